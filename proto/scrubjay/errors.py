@@ -1,0 +1,245 @@
+"""One exception vocabulary for both ends: what went wrong, as the contract's ErrorReason.
+
+A class is raised where the fact is known; the server's door maps it to a status in one place and
+``from_rpc_error`` maps that status back. Every message says what was wrong, with which value, and
+what to do. This module does not import grpc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from google.rpc import code_pb2
+
+from scrubjay import v1
+
+DOMAIN = "scrubjay"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One wrong field: its path in the request, and what would be right."""
+
+    field: str
+    description: str
+
+    def under(self, prefix: str) -> FieldViolation:
+        """The same violation seen from a message that holds this one at ``prefix``."""
+        return FieldViolation(f"{prefix}.{self.field}" if self.field else prefix, self.description)
+
+
+class ScrubjayError(Exception):
+    """Base of every error. ``code`` is a google.rpc.Code number, ``reason`` an ErrorReason."""
+
+    code: ClassVar[int] = code_pb2.INTERNAL
+    reason: ClassVar[v1.ErrorReason.ValueType] = v1.ERROR_REASON_INTERNAL
+    retry_after_seconds: float | None = None
+
+    def __init__(self, message: str, *, metadata: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata = dict(metadata or {})
+
+    @property
+    def field_violations(self) -> tuple[FieldViolation, ...]:
+        """The wrong fields, where the error is about fields."""
+        return ()
+
+
+class InvalidField(ScrubjayError):
+    """One or more fields of the request are missing or wrong."""
+
+    code = code_pb2.INVALID_ARGUMENT
+    reason = v1.ERROR_REASON_INVALID_FIELD
+
+    def __init__(self, violations: Iterable[FieldViolation]) -> None:
+        self._violations = tuple(violations)
+        super().__init__("; ".join(f"{v.field}: {v.description}" for v in self._violations))
+
+    @classmethod
+    def of(cls, field: str, description: str) -> InvalidField:
+        """An error about one field."""
+        return cls([FieldViolation(field, description)])
+
+    @property
+    def field_violations(self) -> tuple[FieldViolation, ...]:
+        return self._violations
+
+
+class CredentialInvalid(ScrubjayError):
+    """No credential, an unknown one, a revoked or an expired one: one message for all of them."""
+
+    code = code_pb2.UNAUTHENTICATED
+    reason = v1.ERROR_REASON_CREDENTIAL_INVALID
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the API key is missing, unknown, revoked or expired; send 'authorization: Bearer <key>'"
+        )
+
+
+class RoleNotAllowed(ScrubjayError):
+    """The credential's role may not call this RPC, or not for this resource."""
+
+    code = code_pb2.PERMISSION_DENIED
+    reason = v1.ERROR_REASON_ROLE_NOT_ALLOWED
+
+
+class NotFound(ScrubjayError):
+    """Nothing of this id that the caller may see."""
+
+    code = code_pb2.NOT_FOUND
+
+
+class MemoryNotFound(NotFound):
+    """No memory of this id that the caller may see. Another tenant's id gives the same bytes."""
+
+    reason = v1.ERROR_REASON_MEMORY_NOT_FOUND
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(f"no memory {memory_id}", metadata={"memory_id": memory_id})
+
+
+class MemoryDeleted(NotFound):
+    """The memory was deleted; a deleted id never comes back."""
+
+    reason = v1.ERROR_REASON_MEMORY_DELETED
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(
+            f"memory {memory_id} was deleted; add a new one instead", metadata={"memory_id": memory_id}
+        )
+
+
+class TenantNotFound(NotFound):
+    """No tenant of this id."""
+
+    reason = v1.ERROR_REASON_TENANT_NOT_FOUND
+
+    def __init__(self, tenant_id: str) -> None:
+        super().__init__(f"no tenant {tenant_id!r}", metadata={"tenant_id": tenant_id})
+
+
+class ApiKeyNotFound(NotFound):
+    """No key of this id in the tenant."""
+
+    reason = v1.ERROR_REASON_API_KEY_NOT_FOUND
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"no API key {key_id!r}", metadata={"key_id": key_id})
+
+
+class MemoryExists(ScrubjayError):
+    """A memory of this id is there, or was."""
+
+    code = code_pb2.ALREADY_EXISTS
+    reason = v1.ERROR_REASON_MEMORY_EXISTS
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(
+            f"the id {memory_id} is taken or was deleted; leave id empty to get a new one",
+            metadata={"memory_id": memory_id},
+        )
+
+
+class TenantExists(ScrubjayError):
+    """A tenant of this id is there."""
+
+    code = code_pb2.ALREADY_EXISTS
+    reason = v1.ERROR_REASON_TENANT_EXISTS
+
+    def __init__(self, tenant_id: str) -> None:
+        super().__init__(f"the tenant {tenant_id!r} exists", metadata={"tenant_id": tenant_id})
+
+
+class EtagMismatch(ScrubjayError):
+    """The memory changed since the etag was read."""
+
+    code = code_pb2.ABORTED
+    reason = v1.ERROR_REASON_ETAG_MISMATCH
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(
+            f"memory {memory_id} changed since this etag was read; get it again and retry",
+            metadata={"memory_id": memory_id},
+        )
+
+
+class RequestIdReused(ScrubjayError):
+    """The request_id was used with another body in the last 24 hours."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_REQUEST_ID_REUSED
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"request_id {request_id!r} was used with another body; use a new one for a new request",
+            metadata={"request_id": request_id},
+        )
+
+
+class TenantNotActive(ScrubjayError):
+    """The tenant's state does not allow the call."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_TENANT_NOT_ACTIVE
+
+
+class ModelMismatch(ScrubjayError):
+    """The configured model is not the one the stored vectors came from."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_MODEL_MISMATCH
+
+
+class Unavailable(ScrubjayError):
+    """Something this server needs does not answer now; nothing was stored."""
+
+    code = code_pb2.UNAVAILABLE
+    retry_after_seconds = 1.0
+
+
+class StorageUnavailable(Unavailable):
+    """The database does not answer."""
+
+    reason = v1.ERROR_REASON_STORAGE_UNAVAILABLE
+
+    def __init__(self) -> None:
+        super().__init__("the database does not answer; nothing was stored; retry with the same request_id")
+
+
+class ModelUnavailable(Unavailable):
+    """The embedding model does not answer."""
+
+    reason = v1.ERROR_REASON_MODEL_UNAVAILABLE
+
+
+class RevisionNotReached(Unavailable):
+    """This server has not seen the revision yet."""
+
+    reason = v1.ERROR_REASON_REVISION_NOT_REACHED
+    retry_after_seconds = 0.05
+
+    def __init__(self) -> None:
+        super().__init__("min_revision is ahead of this server; retry shortly")
+
+
+class ServerBusy(ScrubjayError):
+    """More calls at once than this server takes."""
+
+    code = code_pb2.RESOURCE_EXHAUSTED
+    reason = v1.ERROR_REASON_SERVER_BUSY
+    retry_after_seconds = 0.2
+
+
+class DeadlineExceeded(ScrubjayError):
+    """The caller's deadline passed."""
+
+    code = code_pb2.DEADLINE_EXCEEDED
+    reason = v1.ERROR_REASON_DEADLINE_EXCEEDED
+
+
+class InternalError(ScrubjayError):
+    """A fault of the server; the request id in the metadata finds it in the log."""

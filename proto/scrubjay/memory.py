@@ -1,0 +1,287 @@
+"""Values: what a memory is, on a server and on a device alike, and what makes one valid.
+
+Times are whole microseconds since 1970 in UTC (``Micros``), years 1 to 9999. A missing value is
+None or the empty string, as the field says. Nothing here reads a clock or draws a random number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NewType, TypeAlias
+
+from scrubjay.errors import FieldViolation
+
+Micros = NewType("Micros", int)
+MemoryId = NewType("MemoryId", str)
+"""A UUID in canonical text form."""
+ClientId = NewType("ClientId", str)
+"""A registered place of use. Owns its private memories; survives a reinstall."""
+
+JsonValue: TypeAlias = "None | bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue]"
+
+MAX_CONTENT_BYTES = 16 * 1024
+"""A memory is a fact, not a document; larger texts are split by their writer."""
+MAX_NAME_BYTES = 256
+"""Ids, scopes and categories are index keys; PostgreSQL refuses keys past 2.7 KB."""
+MAX_TAGS = 32
+MAX_TAG_BYTES = 64
+MAX_METADATA_KEYS = 32
+MAX_METADATA_KEY_BYTES = 128
+MAX_METADATA_BYTES = 8 * 1024
+MAX_MESSAGE_IDS = 64
+MIN_MICROS = Micros(-62_135_596_800_000_000)
+MAX_MICROS = Micros(253_402_300_799_999_999)
+
+DEFAULT_SCOPE = "general"
+DEFAULT_CATEGORY = "FACT"
+SUBJECT_FIELDS = ("user_id", "agent_id", "run_id")
+_FORBIDDEN_METADATA_KEYS = frozenset(SUBJECT_FIELDS)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class PrivacyLevel(IntEnum):
+    """Who may see a memory; the numbers are the contract's."""
+
+    LOCAL_ONLY = 1
+    PRIVATE = 2
+    SHARED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a memory came from, in its writer's words; ``client_id`` comes from the credential."""
+
+    client_id: str = ""
+    conversation_id: str = ""
+    message_ids: tuple[str, ...] = ()
+    role: str = ""
+    trust_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom a stream is about: the user; for memories without a user the agent, else the run."""
+
+    kind: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """``user:<user_id>``, ``agent:<agent_id>`` or ``run:<run_id>``: the stream's key."""
+        return f"{self.kind}:{self.name}"
+
+
+def subject_of(user_id: str, agent_id: str, run_id: str) -> Subject | None:
+    """The subject of memories with these ids; None where all are empty. ``*`` is a name like any."""
+    for kind, name in (("user", user_id), ("agent", agent_id), ("run", run_id)):
+        if name:
+            return Subject(kind, name)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One remembered thing. ``id``, the three subject ids, owner and ``created_at`` never change."""
+
+    id: MemoryId
+    content: str
+    created_at: Micros
+    user_id: str = ""
+    agent_id: str = ""
+    run_id: str = ""
+    owner_client_id: ClientId = ClientId("")
+    scope: str = DEFAULT_SCOPE
+    category: str = DEFAULT_CATEGORY
+    tags: frozenset[str] = frozenset()
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    source: Source = Source()
+    confidence: float = 1.0
+    privacy_level: PrivacyLevel = PrivacyLevel.SHARED
+    pinned: bool = False
+    valid_from: Micros | None = None
+    valid_to: Micros | None = None
+    expires_at: Micros | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Whom it is about."""
+        subject = subject_of(self.user_id, self.agent_id, self.run_id)
+        if subject is None:
+            raise ValueError(f"memory {self.id} has no user_id, agent_id or run_id")
+        return subject
+
+
+def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
+    """Whether ``client_id`` may see the memory at ``now``: the one gate before anything serialises it.
+
+    Private memories are their owner's alone, local ones nobody's here, expired ones nobody's.
+    """
+    if memory.expires_at is not None and memory.expires_at <= now:
+        return False
+    if memory.privacy_level is PrivacyLevel.SHARED:
+        return True
+    return memory.privacy_level is PrivacyLevel.PRIVATE and memory.owner_client_id == client_id
+
+
+def within(scope: str, ancestor: str) -> bool:
+    """Whether ``scope`` is ``ancestor`` or lies below it, segment by segment."""
+    return scope == ancestor or scope.startswith(f"{ancestor}/")
+
+
+def new_memory_id(now_millis: int, randomness: bytes) -> MemoryId:
+    """A UUIDv7 of ``now_millis`` and 10 random bytes."""
+    bits = (now_millis & (1 << 48) - 1) << 80 | int.from_bytes(randomness[:10], "big")
+    bits = bits & ~(0xF << 76) | 0x7 << 76
+    bits = bits & ~(0x3 << 62) | 0x2 << 62
+    return MemoryId(str(uuid.UUID(int=bits)))
+
+
+def canonical_json(value: JsonValue) -> str:
+    """JSON that is the same text for the same value: sorted keys, no spaces, no escapes."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+# --- what makes a memory valid: the same rules before a device queues it and before a server stores it
+
+
+def is_memory_id(text: str) -> bool:
+    """Whether ``text`` is a UUID in canonical (lower-case, hyphened) form."""
+    return _UUID.fullmatch(text) is not None
+
+
+def name_violation(field_path: str, name: str) -> FieldViolation | None:
+    """What is wrong with an id, scope, category or other short name, if anything."""
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return FieldViolation(field_path, "holds a lone surrogate; send valid Unicode")
+    if "\0" in name:
+        return FieldViolation(field_path, "holds a NUL character; remove it")
+    if size > MAX_NAME_BYTES:
+        return FieldViolation(field_path, f"has {size} bytes; at most {MAX_NAME_BYTES} are allowed")
+    if name and not name.strip():
+        return FieldViolation(field_path, "is blank; leave it empty or give a name")
+    return None
+
+
+def text_violation(field_path: str, text: str) -> FieldViolation | None:
+    """What is wrong with a content or query text, if anything."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return FieldViolation(field_path, "holds a lone surrogate; send valid Unicode")
+    if not text.strip():
+        return FieldViolation(field_path, "is blank; give a text")
+    if "\0" in text:
+        return FieldViolation(field_path, "holds a NUL character; remove it")
+    if size > MAX_CONTENT_BYTES:
+        return FieldViolation(field_path, f"has {size} bytes; at most {MAX_CONTENT_BYTES} are allowed")
+    return None
+
+
+def violations(memory: Memory) -> list[FieldViolation]:
+    """Every rule the memory breaks; empty for a valid one."""
+    return [v for v in _violations(memory) if v is not None]
+
+
+def _violations(memory: Memory) -> Iterator[FieldViolation | None]:
+    if not is_memory_id(memory.id):
+        yield FieldViolation("id", f"{memory.id!r} is no UUID in canonical lower-case form; leave it empty")
+    if subject_of(memory.user_id, memory.agent_id, memory.run_id) is None:
+        yield FieldViolation("user_id", "one of user_id, agent_id and run_id is needed")
+    for name in SUBJECT_FIELDS:
+        yield name_violation(name, getattr(memory, name))
+    yield text_violation("content", memory.content)
+    yield scope_violation("scope", memory.scope)
+    yield name_violation("category", memory.category)
+    if not memory.category:
+        yield FieldViolation("category", f"is empty; give a name such as {DEFAULT_CATEGORY}")
+    if not 0 <= memory.confidence <= 1:
+        yield FieldViolation("confidence", f"is {memory.confidence}; give a number from 0 to 1")
+    yield from _time_violations(memory)
+    yield from _tag_violations(memory.tags)
+    yield from _metadata_violations(memory.metadata)
+    yield from _source_violations(memory.source)
+
+
+def scope_violation(field_path: str, scope: str) -> FieldViolation | None:
+    """What is wrong with a scope, if anything."""
+    if not scope or any(not segment.strip() for segment in scope.split("/")):
+        return FieldViolation(field_path, f"{scope!r} has an empty segment; write it like 'work/alpha'")
+    return name_violation(field_path, scope)
+
+
+def _time_violations(memory: Memory) -> Iterator[FieldViolation]:
+    for name in ("created_at", "valid_from", "valid_to", "expires_at"):
+        time: Micros | None = getattr(memory, name)
+        if time is not None and not MIN_MICROS <= time <= MAX_MICROS:
+            yield FieldViolation(name, "lies outside the years 1 to 9999")
+    if memory.valid_from is not None and memory.valid_to is not None and memory.valid_to <= memory.valid_from:
+        yield FieldViolation("valid_to", "is not after valid_from")
+
+
+def _tag_violations(tags: frozenset[str]) -> Iterator[FieldViolation | None]:
+    if len(tags) > MAX_TAGS:
+        yield FieldViolation("tags", f"has {len(tags)} tags; at most {MAX_TAGS} are allowed")
+    for tag in sorted(tags):
+        if not tag.strip():
+            yield FieldViolation("tags", "holds a blank tag; remove it")
+        elif (wrong := name_violation("tags", tag)) is not None:
+            yield wrong
+        elif len(tag.encode()) > MAX_TAG_BYTES:
+            yield FieldViolation("tags", f"{tag!r} has more than {MAX_TAG_BYTES} bytes")
+
+
+def _metadata_violations(metadata: Mapping[str, JsonValue]) -> Iterator[FieldViolation]:
+    if len(metadata) > MAX_METADATA_KEYS:
+        yield FieldViolation("metadata", f"has {len(metadata)} keys; at most {MAX_METADATA_KEYS} are allowed")
+    for key, value in metadata.items():
+        path = f"metadata.{key}"
+        if key in _FORBIDDEN_METADATA_KEYS:
+            yield FieldViolation(path, f"set the field {key} instead; metadata never names the subject")
+        elif not key.strip() or "\0" in key or len(key.encode(errors="replace")) > MAX_METADATA_KEY_BYTES:
+            yield FieldViolation(path, f"a key is a text of 1 to {MAX_METADATA_KEY_BYTES} bytes without NUL")
+        elif not _is_plain_json(value):
+            yield FieldViolation(path, "is no JSON value: no NaN, infinity, NUL or lone surrogate")
+    try:
+        size = len(canonical_json(metadata).encode())
+    except (ValueError, TypeError):
+        return
+    if size > MAX_METADATA_BYTES:
+        yield FieldViolation("metadata", f"has {size} bytes as JSON; at most {MAX_METADATA_BYTES} are allowed")
+
+
+def _is_plain_json(value: JsonValue) -> bool:
+    if isinstance(value, str):
+        return _is_storable(value)
+    if isinstance(value, bool | int) or value is None:
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Mapping):
+        return all(_is_plain_json(k) and _is_plain_json(v) for k, v in value.items())
+    return isinstance(value, Sequence) and all(map(_is_plain_json, value))
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _source_violations(source: Source) -> Iterator[FieldViolation | None]:
+    for name in ("conversation_id", "role", "trust_class"):
+        yield name_violation(f"source.{name}", getattr(source, name))
+    if len(source.message_ids) > MAX_MESSAGE_IDS:
+        yield FieldViolation(
+            "source.message_ids", f"has {len(source.message_ids)} ids; at most {MAX_MESSAGE_IDS} are allowed"
+        )
+    for message_id in source.message_ids:
+        yield name_violation("source.message_ids", message_id)

@@ -1,0 +1,161 @@
+"""Stamps: what orders edits, and what orders a feed.
+
+Two clocks, two jobs:
+
+* A ``Stamp`` is a hybrid logical clock reading, made where an edit is made: 48 bits of milliseconds
+  since 1970, a 16-bit counter, and the replica that made it. It orders the edits of one field.
+* A ``CommitStamp`` is a number given by the server inside the write transaction under the stream's
+  head lock: ``max(previous + 1, now)``, in the same 48 + 16 bit layout. It orders the feed.
+
+Clocks and randomness come in as arguments; nothing here reads the time.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NewType
+
+ReplicaId = NewType("ReplicaId", bytes)
+"""128 bits that name one clock: a device's database file, or a server's shard."""
+
+CommitStamp = NewType("CommitStamp", int)
+"""A position in one stream's feed: milliseconds << 16 | counter."""
+
+COUNTER_BITS = 16
+STAMP_BYTES = 24
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_TIME = (253_402_300_799_999 << COUNTER_BITS) | 0xFFFF
+_LAYOUT = struct.Struct(">Q16s")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Stamp:
+    """A clock reading. Ordered by time, then by replica, so no two replicas ever tie.
+
+    ``time`` is milliseconds since 1970 << 16 | counter, from 1970 to the year 9999.
+    """
+
+    time: int
+    replica: ReplicaId
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.time <= _MAX_TIME or len(self.replica) != 16:
+            raise ValueError(f"not a stamp: time {self.time}, replica of {len(self.replica)} bytes")
+
+    @property
+    def millis(self) -> int:
+        """Milliseconds since 1970."""
+        return self.time >> COUNTER_BITS
+
+    def pack(self) -> bytes:
+        """24 bytes that sort as the stamp does."""
+        return _LAYOUT.pack(self.time, self.replica)
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Stamp:
+        """The inverse of ``pack``; ValueError for anything else."""
+        if len(packed) != STAMP_BYTES:
+            raise ValueError(f"a packed stamp has {STAMP_BYTES} bytes, not {len(packed)}")
+        time, replica = _LAYOUT.unpack(packed)
+        return cls(time, ReplicaId(replica))
+
+    def __str__(self) -> str:
+        """``2026-11-30T08:00:00.000Z.0000.<replica>``: readable, and sorts as the stamp does."""
+        return f"{time_text(self.time)}.{self.replica.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Stamp:
+        """The inverse of ``str``; ValueError for anything else."""
+        try:
+            time, _, replica = text.rpartition(".")
+            stamp = cls(parse_time_text(time), ReplicaId(bytes.fromhex(replica)))
+        except ValueError:
+            stamp = None
+        if stamp is None or str(stamp) != text:
+            raise ValueError(f"not a stamp: {text!r}; take it from Memory or History as it is")
+        return stamp
+
+
+def time_text(time: int) -> str:
+    """A stamp's or commit stamp's time as text: ``2026-11-30T08:00:00.000Z.0000``."""
+    at = _EPOCH + timedelta(milliseconds=time >> COUNTER_BITS)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z.{time & 0xFFFF:04x}"
+
+
+def parse_time_text(text: str) -> int:
+    """The inverse of ``time_text``; ValueError for anything else."""
+    instant, _, counter = text.rpartition(".")
+    if len(counter) != 4:
+        raise ValueError(f"not a stamp's time: {text!r}")
+    elapsed = datetime.fromisoformat(instant) - _EPOCH
+    return (elapsed // timedelta(milliseconds=1) << COUNTER_BITS) | int(counter, 16)
+
+
+def next_time(previous: int, now_millis: int) -> int:
+    """The next reading after ``previous`` of a clock that never runs backwards."""
+    return max(previous + 1, now_millis << COUNTER_BITS)
+
+
+def next_commit_stamp(head: CommitStamp, now_millis: int) -> CommitStamp:
+    """The commit stamp that follows a stream's head."""
+    return CommitStamp(next_time(head, now_millis))
+
+
+class Clock:
+    """A hybrid logical clock of one replica. Not safe for two threads at once."""
+
+    def __init__(self, replica: ReplicaId, last: int = 0) -> None:
+        self.replica = replica
+        self.last = last
+
+    def tick(self, now_millis: int) -> Stamp:
+        """A stamp later than every one made or observed here."""
+        self.last = next_time(self.last, now_millis)
+        return Stamp(self.last, self.replica)
+
+    def observe(self, stamp: Stamp) -> None:
+        """Advance past a stamp received from elsewhere."""
+        self.last = max(self.last, stamp.time)
+
+
+# --- the stamps of one memory's fields, packed into one column -----------------------------------
+
+_VERSION = 1
+_COUNT = struct.Struct(">H")
+
+
+def pack_field_stamps(stamps: Mapping[str, Stamp]) -> bytes:
+    """Stamps by field, grouped by stamp: a memory written at once costs one stamp and its names."""
+    groups: dict[Stamp, list[bytes]] = {}
+    for field, stamp in sorted(stamps.items()):
+        groups.setdefault(stamp, []).append(field.encode())
+    parts = [bytes([_VERSION])]
+    for stamp, fields in sorted(groups.items()):
+        parts += [stamp.pack(), _COUNT.pack(len(fields))]
+        parts += [part for field in fields for part in (_COUNT.pack(len(field)), field)]
+    return b"".join(parts)
+
+
+def unpack_field_stamps(packed: bytes) -> dict[str, Stamp]:
+    """The inverse of ``pack_field_stamps``; ValueError where the bytes are damaged."""
+    if not packed or packed[0] != _VERSION:
+        raise ValueError("field stamps of an unknown version")
+    stamps: dict[str, Stamp] = {}
+    at = 1
+    try:
+        while at < len(packed):
+            stamp = Stamp.unpack(packed[at : at + STAMP_BYTES])
+            (count,) = _COUNT.unpack_from(packed, at + STAMP_BYTES)
+            at += STAMP_BYTES + _COUNT.size
+            for _ in range(count):
+                (length,) = _COUNT.unpack_from(packed, at)
+                at += _COUNT.size + length
+                if at > len(packed):
+                    raise ValueError("a field name is cut short")
+                stamps[packed[at - length : at].decode()] = stamp
+    except struct.error as error:
+        raise ValueError(f"field stamps are damaged: {error}") from error
+    return stamps

@@ -1,0 +1,172 @@
+"""Values <-> messages. Protobuf messages stop here: what lies behind a door works with values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from google.protobuf import struct_pb2, timestamp_pb2
+
+from scrubjay import v1
+from scrubjay.memory import (
+    DEFAULT_CATEGORY,
+    DEFAULT_SCOPE,
+    ClientId,
+    JsonValue,
+    Memory,
+    MemoryId,
+    Micros,
+    PrivacyLevel,
+    Source,
+)
+from scrubjay.stamp import CommitStamp, time_text
+
+_MICROS_PER_SECOND = 1_000_000
+
+
+def to_timestamp(time: Micros) -> timestamp_pb2.Timestamp:
+    """Microseconds since 1970 as a Timestamp."""
+    seconds, micros = divmod(time, _MICROS_PER_SECOND)
+    return timestamp_pb2.Timestamp(seconds=seconds, nanos=micros * 1000)
+
+
+def from_timestamp(message: timestamp_pb2.Timestamp) -> Micros:
+    """A Timestamp as microseconds since 1970; finer parts are cut off. May lie outside years 1 to 9999."""
+    return Micros(message.seconds * _MICROS_PER_SECOND + message.nanos // 1000)
+
+
+def to_struct(values: Mapping[str, JsonValue]) -> struct_pb2.Struct:
+    """A JSON object as a Struct. Numbers become doubles, as the contract has it."""
+    struct = struct_pb2.Struct()
+    for key, value in values.items():
+        _fill(struct.fields[key], value)
+    return struct
+
+
+def to_value(value: JsonValue) -> struct_pb2.Value:
+    """A JSON value as a Value."""
+    message = struct_pb2.Value()
+    _fill(message, value)
+    return message
+
+
+def _fill(message: struct_pb2.Value, value: JsonValue) -> None:
+    if value is None:
+        message.null_value = struct_pb2.NULL_VALUE
+    elif isinstance(value, bool):
+        message.bool_value = value
+    elif isinstance(value, int | float):
+        message.number_value = value
+    elif isinstance(value, str):
+        message.string_value = value
+    elif isinstance(value, Mapping):
+        message.struct_value.CopyFrom(to_struct(value))
+    else:
+        message.list_value.SetInParent()
+        for element in value:
+            _fill(message.list_value.values.add(), element)
+
+
+def from_struct(struct: struct_pb2.Struct) -> dict[str, JsonValue]:
+    """A Struct as a JSON object. A null member counts as absent, as in a JSON merge patch."""
+    found = {key: from_value(value) for key, value in struct.fields.items()}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def from_value(message: struct_pb2.Value) -> JsonValue:
+    """A Value as JSON; whole numbers that a double holds exactly come back as int."""
+    match message.WhichOneof("kind"):
+        case "bool_value":
+            return message.bool_value
+        case "number_value":
+            number = message.number_value
+            return int(number) if number.is_integer() and abs(number) <= 2**53 else number
+        case "string_value":
+            return message.string_value
+        case "struct_value":
+            return {key: from_value(value) for key, value in message.struct_value.fields.items()}
+        case "list_value":
+            return [from_value(value) for value in message.list_value.values]
+    return None
+
+
+def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
+    """A stored memory as its message. ``etag`` and ``updated_at`` come from its commit stamp."""
+    message = v1.Memory(
+        id=memory.id,
+        user_id=memory.user_id,
+        agent_id=memory.agent_id,
+        run_id=memory.run_id,
+        scope=memory.scope,
+        category=memory.category,
+        content=memory.content,
+        tags=sorted(memory.tags),
+        confidence=memory.confidence,
+        privacy_level=v1.PrivacyLevel.ValueType(memory.privacy_level),
+        pinned=memory.pinned,
+        created_at=to_timestamp(memory.created_at),
+        updated_at=to_timestamp(commit_micros(commit_stamp)),
+        owner_client_id=memory.owner_client_id,
+        etag=to_etag(commit_stamp),
+    )
+    if memory.metadata:
+        message.metadata.CopyFrom(to_struct(memory.metadata))
+    if memory.source != Source():
+        message.source.CopyFrom(
+            v1.Source(
+                client_id=memory.source.client_id,
+                conversation_id=memory.source.conversation_id,
+                message_ids=memory.source.message_ids,
+                role=memory.source.role,
+                trust_class=memory.source.trust_class,
+            )
+        )
+    for name in ("valid_from", "valid_to", "expires_at"):
+        time: Micros | None = getattr(memory, name)
+        if time is not None:
+            getattr(message, name).CopyFrom(to_timestamp(time))
+    return message
+
+
+def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, now: Micros) -> Memory:
+    """What a writer sent as a memory, with the contract's defaults; output-only fields are not read.
+
+    ``memory_id`` and ``now`` stand in where the writer gave no id and no created_at. Nothing is
+    validated here: see ``scrubjay.memory.violations``.
+    """
+    source = message.source
+    return Memory(
+        id=MemoryId(message.id or memory_id),
+        user_id=message.user_id,
+        agent_id=message.agent_id,
+        run_id=message.run_id,
+        owner_client_id=owner,
+        scope=message.scope or DEFAULT_SCOPE,
+        category=message.category or DEFAULT_CATEGORY,
+        content=message.content,
+        tags=frozenset(message.tags),
+        metadata=from_struct(message.metadata),
+        source=Source(
+            client_id=owner,
+            conversation_id=source.conversation_id,
+            message_ids=tuple(source.message_ids),
+            role=source.role,
+            trust_class=source.trust_class,
+        ),
+        confidence=message.confidence if message.HasField("confidence") else 1.0,
+        privacy_level=PrivacyLevel(message.privacy_level or PrivacyLevel.SHARED),
+        pinned=message.pinned,
+        created_at=from_timestamp(message.created_at) if message.HasField("created_at") else now,
+        valid_from=from_timestamp(message.valid_from) if message.HasField("valid_from") else None,
+        valid_to=from_timestamp(message.valid_to) if message.HasField("valid_to") else None,
+        expires_at=from_timestamp(message.expires_at) if message.HasField("expires_at") else None,
+    )
+
+
+def commit_micros(commit_stamp: CommitStamp) -> Micros:
+    """When a commit stamp was given."""
+    return Micros((commit_stamp >> 16) * 1000)
+
+
+def to_etag(commit_stamp: CommitStamp) -> str:
+    """A memory's etag: its commit stamp in text form."""
+    return time_text(commit_stamp)
