@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Self
 
 from google.rpc import code_pb2
 
@@ -31,21 +31,41 @@ class FieldViolation:
 
 
 class ScrubjayError(Exception):
-    """Base of every error. ``code`` is a google.rpc.Code number, ``reason`` an ErrorReason."""
+    """Base of every error. ``code`` is a google.rpc.Code number, ``reason`` an ErrorReason.
 
-    code: ClassVar[int] = code_pb2.INTERNAL
-    reason: ClassVar[v1.ErrorReason.ValueType] = v1.ERROR_REASON_INTERNAL
+    Both are the class's, but for an error that was ``decoded``: a newer server, or gRPC itself, may send
+    what no class here stands for. ``field_violations`` holds the wrong fields, where it is about fields.
+    """
+
+    code: int = code_pb2.INTERNAL
+    reason: v1.ErrorReason.ValueType = v1.ERROR_REASON_INTERNAL
     retry_after_seconds: float | None = None
+    field_violations: tuple[FieldViolation, ...] = ()
 
     def __init__(self, message: str, *, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.metadata = dict(metadata or {})
 
-    @property
-    def field_violations(self) -> tuple[FieldViolation, ...]:
-        """The wrong fields, where the error is about fields."""
-        return ()
+    @classmethod
+    def decoded(
+        cls,
+        message: str,
+        *,
+        code: int,
+        reason: v1.ErrorReason.ValueType,
+        metadata: Mapping[str, str] | None = None,
+        field_violations: Iterable[FieldViolation] = (),
+        retry_after_seconds: float | None = None,
+    ) -> Self:
+        """An error of this class as it was sent, without the class's own constructor."""
+        error = cls.__new__(cls)
+        ScrubjayError.__init__(error, message, metadata=metadata)
+        error.code = code
+        error.reason = reason
+        error.field_violations = tuple(field_violations)
+        error.retry_after_seconds = retry_after_seconds
+        return error
 
 
 class InvalidField(ScrubjayError):
@@ -55,17 +75,13 @@ class InvalidField(ScrubjayError):
     reason = v1.ERROR_REASON_INVALID_FIELD
 
     def __init__(self, violations: Iterable[FieldViolation]) -> None:
-        self._violations = tuple(violations)
-        super().__init__("; ".join(f"{v.field}: {v.description}" for v in self._violations))
+        self.field_violations = tuple(violations)
+        super().__init__("; ".join(f"{v.field}: {v.description}" for v in self.field_violations))
 
     @classmethod
     def of(cls, field: str, description: str) -> InvalidField:
         """An error about one field."""
         return cls([FieldViolation(field, description)])
-
-    @property
-    def field_violations(self) -> tuple[FieldViolation, ...]:
-        return self._violations
 
 
 class CredentialInvalid(ScrubjayError):
@@ -234,6 +250,13 @@ class ServerBusy(ScrubjayError):
     retry_after_seconds = 0.2
 
 
+class MessageTooLarge(ScrubjayError):
+    """A request or a response is larger than the limit."""
+
+    code = code_pb2.RESOURCE_EXHAUSTED
+    reason = v1.ERROR_REASON_MESSAGE_TOO_LARGE
+
+
 class DeadlineExceeded(ScrubjayError):
     """The caller's deadline passed."""
 
@@ -241,5 +264,14 @@ class DeadlineExceeded(ScrubjayError):
     reason = v1.ERROR_REASON_DEADLINE_EXCEEDED
 
 
+class UnknownMethod(ScrubjayError):
+    """This server has no such RPC."""
+
+    code = code_pb2.UNIMPLEMENTED
+    reason = v1.ERROR_REASON_UNKNOWN_METHOD
+
+
 class InternalError(ScrubjayError):
     """A fault of the server; the request id in the metadata finds it in the log."""
+
+    reason = v1.ERROR_REASON_INTERNAL
