@@ -117,16 +117,18 @@ class Memory:
         return subject
 
 
-def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
-    """Whether ``client_id`` may see the memory at ``now``: the one gate before anything serialises it.
-
-    Private memories are their owner's alone, local ones nobody's here, expired ones nobody's.
-    """
-    if memory.expires_at is not None and memory.expires_at <= now:
-        return False
+def permitted(memory: Memory, client_id: ClientId) -> bool:
+    """Whether privacy lets ``client_id`` see the memory: private ones are their owner's alone, and
+    local ones never left their device."""
     if memory.privacy_level is PrivacyLevel.SHARED:
         return True
     return memory.privacy_level is PrivacyLevel.PRIVATE and memory.owner_client_id == client_id
+
+
+def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
+    """Whether ``client_id`` may be shown the memory at ``now``: permitted, and not expired."""
+    expired = memory.expires_at is not None and memory.expires_at <= now
+    return not expired and permitted(memory, client_id)
 
 
 def within(scope: str, ancestor: str) -> bool:
