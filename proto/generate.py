@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -19,11 +20,14 @@ PACKAGE = Path("scrubjay/v1")
 
 def generate(out: Path) -> None:
     """Write the generated modules of every .proto file under ``out``."""
+    # protoc looks for its plugins on PATH, where a virtual environment need not be.
+    scripts = Path(sysconfig.get_path("scripts"))
     well_known = Path(grpc_tools.__file__).parent / "_proto"
     sources = sorted(str(p.relative_to(ROOT)) for p in (ROOT / PACKAGE).glob("*.proto"))
     subprocess.run(
         [
             *(sys.executable, "-m", "grpc_tools.protoc"),
+            *(f"--plugin=protoc-gen-{name}={scripts}/protoc-gen-{name}" for name in ("mypy", "mypy_grpc")),
             *(f"-I{ROOT}", f"-I{well_known}"),
             *(f"--python_out={out}", f"--grpc_python_out={out}"),
             *(f"--mypy_out={out}", f"--mypy_grpc_out={out}"),
@@ -37,9 +41,7 @@ def generate(out: Path) -> None:
 
 def generated(root: Path) -> dict[str, bytes]:
     """The generated modules under ``root``, by file name."""
-    return {
-        p.name: p.read_bytes() for p in (root / PACKAGE).iterdir() if "_pb2" in p.name and p.is_file()
-    }
+    return {p.name: p.read_bytes() for p in (root / PACKAGE).iterdir() if "_pb2" in p.name and p.is_file()}
 
 
 def main() -> int:
