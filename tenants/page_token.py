@@ -1,4 +1,7 @@
-"""Page tokens: where a list goes on, sealed so that only this service can have written it."""
+"""Page tokens: where a list goes on, sealed so that only this service can have written it.
+
+Other tokens that a caller only carries, such as revisions, are sealed in the same way.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def unseal(secret: bytes, purpose: str, token: str, types: tuple[type[Any], ...]
 
     Raises InvalidField for ``page_token`` where the token is not one of this list.
     """
-    values = _open(secret, purpose, token)
+    values = opened(secret, purpose, token)
     if values is None or tuple(type(value) for value in values) != types:
         raise InvalidField.of(
             "page_token",
@@ -50,7 +53,8 @@ def unseal(secret: bytes, purpose: str, token: str, types: tuple[type[Any], ...]
     return tuple(values)
 
 
-def _open(secret: bytes, purpose: str, token: str) -> list[str | int] | None:
+def opened(secret: bytes, purpose: str, token: str) -> list[str | int] | None:
+    """The values sealed into ``token``, as many as they are; None where it is not one of this purpose."""
     try:
         sealed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
