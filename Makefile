@@ -37,7 +37,7 @@ lint: $(VENV)/dev.stamp
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 proto: $(VENV)/dev.stamp
 	$(BIN)/buf lint proto
