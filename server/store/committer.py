@@ -1,0 +1,180 @@
+"""Group commit: the writers of a shard queue, and one transaction takes what has gathered.
+
+One thread runs it. A transaction locks the heads of all streams that its units named, runs each unit
+inside a savepoint, and commits; then it calls the units' hooks and answers their callers. A unit that
+raises is undone alone. Where the transaction itself fails, every caller of it hears StorageUnavailable
+and nothing is published.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, Unavailable
+from scrubjay.memory import Micros
+from sqlalchemy import Connection, Engine
+
+from server.store.rows import StreamHead, StreamKey
+from server.store.writing import LostRace, Writing, lock_heads, purge_requests, save_heads
+from tenants.tenant import Incarnation
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+MAX_BATCH = 64
+"""Units in one transaction: behind it the gain of sharing a commit is flat, and the first one waits."""
+MAX_QUEUE = 1024
+"""Units that wait; the server's handler threads are fewer, so that only a stalled disk fills it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    keys: Sequence[StreamKey]
+    unit: Callable[[Writing], object]
+    answer: Future[Any]
+    result: object = None
+    hooks: Sequence[Callable[[], object]] = ()
+
+
+class Committer:
+    """Runs units of write on ``engine`` in a thread of its own, from construction to ``close``."""
+
+    def __init__(self, engine: Engine, *, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE) -> None:
+        self._engine = engine
+        self._max_batch = max_batch
+        self._max_queue = max_queue
+        self._queue: deque[_Job] = deque()
+        self._gathered = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="scrubjay-committer", daemon=True)
+        self._thread.start()
+
+    def write(
+        self, keys: Sequence[StreamKey], unit: Callable[[Writing], T], timeout_seconds: float | None = None
+    ) -> T:
+        """What ``unit`` returned, once it is committed; what it raised, once it is undone.
+
+        Raises ServerBusy where too many wait, Unavailable where it was closed, StorageUnavailable where
+        the commit failed, DeadlineExceeded after ``timeout_seconds``: a unit that had not begun will not.
+        """
+        answer: Future[T] = Future()
+        job = _Job(keys, unit, answer)
+        with self._gathered:
+            if self._closing:
+                raise Unavailable("this server is shutting down; retry elsewhere")
+            if len(self._queue) >= self._max_queue:
+                raise ServerBusy(f"{self._max_queue} writes wait already; retry shortly")
+            self._queue.append(job)
+            self._gathered.notify()
+        return self._wait(answer, timeout_seconds)
+
+    @staticmethod
+    def _wait(answer: Future[T], timeout_seconds: float | None) -> T:
+        try:
+            return answer.result(timeout_seconds)
+        except TimeoutError as error:
+            if answer.done():
+                return answer.result()
+            begun = not answer.cancel()
+            outcome = "it may be stored; retry with the same request_id" if begun else "nothing was stored"
+            raise DeadlineExceeded(f"the write took longer than {timeout_seconds} s; {outcome}") from error
+
+    def close(self) -> None:
+        """Take no more units, finish those that wait, and end the thread. May be called again."""
+        with self._gathered:
+            self._closing = True
+            self._gathered.notify()
+        self._thread.join()
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            self._answer(batch, self._commit(batch))
+
+    def _next_batch(self) -> list[_Job]:
+        """What has gathered, at least one; empty once closed and drained."""
+        with self._gathered:
+            batch: list[_Job] = []
+            while not batch:
+                while not self._queue and not self._closing:
+                    self._gathered.wait()
+                if not self._queue:
+                    return batch
+                while self._queue and len(batch) < self._max_batch:
+                    job = self._queue.popleft()
+                    if job.answer.set_running_or_notify_cancel():
+                        batch.append(job)
+            return batch
+
+    def _commit(self, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
+        """Run the batch in one transaction; the error of each job that failed."""
+        try:
+            with self._engine.connect() as connection, connection.begin() as transaction:
+                errors = _run_units(connection, batch)
+                if len(errors) == len(batch):
+                    transaction.rollback()
+                return errors
+        except Exception as error:
+            _logger.warning("a transaction of %d writes failed", len(batch), exc_info=error)
+            return {job: StorageUnavailable() for job in batch}
+
+    def _answer(self, batch: Sequence[_Job], errors: Mapping[_Job, BaseException]) -> None:
+        for job in batch:
+            if job not in errors:
+                _call(job.hooks)
+        for job in batch:
+            if job in errors:
+                job.answer.set_exception(errors[job])
+            else:
+                job.answer.set_result(job.result)
+
+
+def _call(hooks: Iterable[Callable[[], object]]) -> None:
+    for hook in hooks:
+        try:
+            hook()
+        except Exception:
+            _logger.exception("a hook failed; its write is committed")
+
+
+def _run_units(connection: Connection, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
+    locked = lock_heads(connection, (key for job in batch for key in job.keys))
+    heads = dict(locked)
+    requested: dict[Incarnation, Micros] = {}
+    errors: dict[_Job, BaseException] = {}
+    for job in batch:
+        writing, error = _attempt(connection, job, heads)
+        if isinstance(error, LostRace | StorageUnavailable):
+            writing, error = _attempt(connection, job, heads)
+        if error is None:
+            heads |= writing.advanced
+            requested |= writing.requested
+            job.hooks = writing.hooks
+        else:
+            errors[job] = error.error if isinstance(error, LostRace) else error
+    purge_requests(connection, requested)
+    save_heads(connection, locked, heads)
+    return errors
+
+
+def _attempt(
+    connection: Connection, job: _Job, heads: Mapping[StreamKey, StreamHead]
+) -> tuple[Writing, BaseException | None]:
+    """Run one unit inside a savepoint; what it raised, once it is undone. Raises where that failed."""
+    writing = Writing(connection, heads)
+    connection.exec_driver_sql("SAVEPOINT unit")
+    try:
+        job.result = job.unit(writing)
+        connection.exec_driver_sql("RELEASE SAVEPOINT unit")
+    except BaseException as error:
+        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT unit")
+        connection.exec_driver_sql("RELEASE SAVEPOINT unit")
+        return writing, error
+    return writing, None

@@ -1,0 +1,84 @@
+"""History: what was done to a memory, by whom, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby
+
+from scrubjay.memory import ClientId, JsonValue, MemoryId, Micros, canonical_json
+from scrubjay.merge import Outcome
+from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
+
+
+class HistoryKind(IntEnum):
+    """What was done; the numbers are the contract's."""
+
+    CREATE = 1
+    SET = 2
+    DELETE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChange:
+    """One register of an operation: the value before, the value written, and how it ended."""
+
+    field: str
+    old: JsonValue
+    new: JsonValue
+    stamp: Stamp
+    base: Stamp | None
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """One operation. ``operation_id`` is a UUID; ``claimed_at`` is when its author says it was made.
+
+    ``private_to`` is the only client that may see it, where the memory was private then; else empty.
+    """
+
+    operation_id: str
+    memory_id: MemoryId
+    commit_stamp: CommitStamp
+    kind: HistoryKind
+    changes: tuple[HistoryChange, ...]
+    client_id: ClientId
+    replica_id: ReplicaId
+    actor: str
+    role: str
+    outcome: Outcome
+    claimed_at: Micros
+    private_to: ClientId
+
+
+def encode_changes(changes: Iterable[HistoryChange]) -> str:
+    """Changes as JSON text. Neighbours that share stamp, base and outcome name them once."""
+    groups: list[JsonValue] = [
+        [
+            stamp.pack().hex(),
+            "" if base is None else base.pack().hex(),
+            outcome,
+            [[change.field, change.old, change.new] for change in group],
+        ]
+        for (stamp, base, outcome), group in groupby(changes, lambda c: (c.stamp, c.base, c.outcome))
+    ]
+    return canonical_json(groups)
+
+
+def decode_changes(text: str) -> tuple[HistoryChange, ...]:
+    """The inverse of ``encode_changes``."""
+    return tuple(
+        HistoryChange(
+            field,
+            old,
+            new,
+            Stamp.unpack(bytes.fromhex(stamp)),
+            Stamp.unpack(bytes.fromhex(base)) if base else None,
+            Outcome(outcome),
+        )
+        for stamp, base, outcome, fields in json.loads(text)
+        for field, old, new in fields
+    )

@@ -1,0 +1,84 @@
+"""One shard's database: consistent reads, and writes that share commits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
+from server.store.reading import Reading
+from server.store.rows import Change, Grave, StoredMemory, StreamHead, StreamKey
+from server.store.writing import Writing
+from tenants import database
+
+__all__ = ["Change", "Grave", "MemoryStore", "Reading", "StoredMemory", "StreamHead", "StreamKey", "Writing"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+VERSION_TABLE = "shard_version"
+READERS = 4
+"""Connections for reads; a read holds one for a millisecond or so."""
+
+T = TypeVar("T")
+
+
+class MemoryStore:
+    """A shard's database, from construction to ``close``; safe for many threads.
+
+    ``url`` is ``sqlite:///<path>`` or ``postgresql://…``. ``migrate`` comes before anything else. Every
+    method raises StorageUnavailable where the database does not answer.
+    """
+
+    def __init__(
+        self, url: str, *, readers: int = READERS, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE
+    ) -> None:
+        self._writer = database.open_engine(url, connections=1)
+        self._reader = database.open_engine(url, read_only=True, connections=readers)
+        self._committer = Committer(self._writer, max_batch=max_batch, max_queue=max_queue)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether this process is the only one that writes here, so that it hears of every commit."""
+        return self._writer.dialect.name == "sqlite"
+
+    def migrate(self) -> None:
+        """Bring the tables to this version's; SchemaTooNew where a newer version did already."""
+        database.migrate(self._writer, MIGRATIONS, VERSION_TABLE)
+
+    def pending(self) -> bool:
+        """Whether ``migrate`` has anything to do."""
+        return database.pending(self._writer, MIGRATIONS, VERSION_TABLE)
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        """Reads of one moment, for the block."""
+        with self._reader.connect() as connection, connection.begin():
+            yield Reading(connection)
+
+    def write(
+        self, keys: Sequence[StreamKey], unit: Callable[[Writing], T], timeout_seconds: float | None = None
+    ) -> T:
+        """Run ``unit`` under the heads of the streams ``keys``; what it returned, once committed durably.
+
+        ``unit`` runs in the committer's thread, twice where another process wrote first, and is undone
+        where it raises; it computes nothing long. Raises what it raised, or ServerBusy, Unavailable once
+        closed, DeadlineExceeded after ``timeout_seconds``.
+        """
+        return self._committer.write(keys, unit, timeout_seconds)
+
+    def close(self) -> None:
+        """Finish the writes that wait, then disconnect. May be called again."""
+        self._committer.close()
+        # The writer last: the last connection to a SQLite file folds its log back.
+        self._reader.dispose()
+        self._writer.dispose()
+
+    def __enter__(self) -> MemoryStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,220 @@
+"""Reads of one shard, all in one transaction: what they return belongs to one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from heapq import merge as merge_sorted
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
+from scrubjay.memory import MemoryId, Micros
+from scrubjay.stamp import CommitStamp
+from sqlalchemy import BindParameter, ColumnElement, Connection, Table, and_, bindparam, func, select, tuple_
+
+from server.store.history import HistoryRow
+from server.store.rows import (
+    HISTORY_COLUMNS,
+    MEMORY_COLUMNS,
+    STORED_COLUMNS,
+    Change,
+    StoredMemory,
+    StreamHead,
+    StreamKey,
+    to_history,
+    to_memory,
+    to_stored,
+)
+from server.store.tables import graveyard, history, memories, requests, streams, vectors
+from tenants.tenant import Incarnation
+
+REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
+"""How long a request_id is remembered, as the contract promises."""
+
+
+class Reading:
+    """What can be read of a shard; valid inside the block or unit that it was given to."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def head(self, key: StreamKey) -> StreamHead | None:
+        """Where the stream stands; None where nothing was ever written to it."""
+        row = self._connection.execute(_HEAD, _in_stream(key)).first()
+        return None if row is None else StreamHead(*row)
+
+    def get(self, incarnation: Incarnation, memory_id: MemoryId) -> StoredMemory | None:
+        """A living memory."""
+        return self.get_many(incarnation, [memory_id]).get(memory_id)
+
+    def get_many(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, StoredMemory]:
+        """Those of ``ids`` that live."""
+        rows = self._connection.execute(_GET, {"incarnation": incarnation, "ids": list(ids)})
+        return {stored.memory.id: stored for stored in map(to_stored, rows)}
+
+    def buried(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, str]:
+        """Those of ``ids`` that were deleted, each with its stream."""
+        rows = self._connection.execute(_BURIED, {"incarnation": incarnation, "ids": list(ids)})
+        return {MemoryId(memory_id): stream for memory_id, stream in rows}
+
+    def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> str | None:
+        """The stream of a memory, living or deleted: where a write on it must lock."""
+        values = {"incarnation": incarnation, "memory_id": memory_id}
+        stream: str | None = self._connection.execute(_STREAM_OF, values).scalar()
+        return stream
+
+    def page(self, key: StreamKey, before: tuple[Micros, MemoryId] | None, limit: int) -> list[StoredMemory]:
+        """At most ``limit`` living memories of the stream, newest ``created_at`` first, ties by id.
+
+        ``before`` is (created_at, id) of the last one of the page before.
+        """
+        if before is None:
+            rows = self._connection.execute(_FIRST_PAGE, _in_stream(key) | {"limit": limit})
+        else:
+            created_at, memory_id = before
+            values = {"created_at": created_at, "memory_id": memory_id, "limit": limit}
+            rows = self._connection.execute(_NEXT_PAGE, _in_stream(key) | values)
+        return [to_stored(row) for row in rows]
+
+    def ids(self, key: StreamKey, limit: int) -> list[MemoryId]:
+        """The ids of at most ``limit`` living memories of the stream, in commit-stamp order."""
+        rows = self._connection.execute(_IDS, _in_stream(key) | {"limit": limit})
+        return [MemoryId(memory_id) for memory_id in rows.scalars()]
+
+    def count(self, key: StreamKey) -> int:
+        """How many memories live in the stream."""
+        return int(self._connection.execute(_COUNT, _in_stream(key)).scalar_one())
+
+    def changes(self, key: StreamKey, after: CommitStamp, space: str, limit: int) -> list[Change]:
+        """At most ``limit`` rows of the feed behind ``after``, in commit-stamp order.
+
+        Fewer than ``limit`` mean that there are no more at this moment. A first load (``after`` 0) gets
+        no tombstones, since there is nothing that they could take away.
+        """
+        values = _in_stream(key) | {"after": after, "space": space, "limit": limit}
+        living: Iterable[Change] = map(_to_change, self._connection.execute(_CHANGES, values))
+        if after == 0:
+            return list(living)
+        dead = (Change(i, s, None, None, None) for i, s in self._connection.execute(_TOMBSTONES, values))
+        return list(islice(merge_sorted(living, dead, key=attrgetter("commit_stamp")), limit))
+
+    def history(
+        self, incarnation: Incarnation, of: MemoryId | StreamKey, before: CommitStamp | None, limit: int
+    ) -> list[HistoryRow]:
+        """At most ``limit`` operations on a memory or in a stream, newest first, older than ``before``."""
+        newest = _BEHIND_ALL if before is None else before
+        values = {"incarnation": incarnation, "before": newest, "limit": limit}
+        if isinstance(of, StreamKey):
+            rows = self._connection.execute(_HISTORY_OF_STREAM, values | _in_stream(of))
+        else:
+            rows = self._connection.execute(_HISTORY_OF_MEMORY, values | {"memory_id": of})
+        return [to_history(row) for row in rows]
+
+    def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
+        """The digest and the response kept under a request id; None once 24 hours have passed."""
+        values = {"incarnation": incarnation, "request_id": request_id, "expired": now - REQUEST_KEPT_MICROS}
+        row = self._connection.execute(_REQUEST, values).first()
+        return None if row is None else (row.digest, row.response)
+
+
+def _to_change(row: Any) -> Change:
+    commit_stamp, message, vector = row[len(MEMORY_COLUMNS) :]
+    memory = to_memory(row)
+    return Change(memory.id, commit_stamp, message, memory, vector)
+
+
+def _in_stream(key: StreamKey) -> dict[str, Any]:
+    return {"incarnation": key.incarnation, "stream": key.stream}
+
+
+_BEHIND_ALL = (1 << 63) - 1
+
+
+# --- the statements, built once -------------------------------------------------------------------
+
+
+def _of_tenant(table: Table) -> ColumnElement[bool]:
+    return table.c.incarnation == bindparam("incarnation")
+
+
+def _of_stream(table: Table) -> ColumnElement[bool]:
+    return and_(_of_tenant(table), table.c.stream == bindparam("stream"))
+
+
+def _among(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    return column.in_(bindparam("ids", expanding=True))
+
+
+_LIMIT: BindParameter[int] = bindparam("limit")
+
+_HEAD = select(streams.c.head, streams.c.epoch, streams.c.horizon).where(_of_stream(streams))
+
+_GET = select(*STORED_COLUMNS).where(_of_tenant(memories), _among(memories.c.id))
+
+_BURIED = select(graveyard.c.memory_id, graveyard.c.stream).where(
+    _of_tenant(graveyard), _among(graveyard.c.memory_id)
+)
+
+_STREAM_OF = (
+    select(memories.c.stream)
+    .where(_of_tenant(memories), memories.c.id == bindparam("memory_id"))
+    .union_all(
+        select(graveyard.c.stream).where(
+            _of_tenant(graveyard), graveyard.c.memory_id == bindparam("memory_id")
+        )
+    )
+)
+
+_FIRST_PAGE = (
+    select(*STORED_COLUMNS)
+    .where(_of_stream(memories))
+    .order_by(memories.c.created_at.desc(), memories.c.id.desc())
+    .limit(_LIMIT)
+)
+_NEXT_PAGE = _FIRST_PAGE.where(
+    tuple_(memories.c.created_at, memories.c.id)
+    < tuple_(bindparam("created_at"), bindparam("memory_id", type_=memories.c.id.type))
+)
+
+_IDS = select(memories.c.id).where(_of_stream(memories)).order_by(memories.c.commit_stamp).limit(_LIMIT)
+_COUNT = select(func.count()).select_from(memories).where(_of_stream(memories))
+
+_CHANGES = (
+    select(*MEMORY_COLUMNS, memories.c.commit_stamp, memories.c.message, vectors.c.vector)
+    .select_from(
+        memories.outerjoin(
+            vectors,
+            and_(
+                vectors.c.incarnation == memories.c.incarnation,
+                vectors.c.stream == memories.c.stream,
+                vectors.c.memory_id == memories.c.id,
+                vectors.c.space == bindparam("space"),
+                vectors.c.content_stamp == memories.c.content_stamp,
+            ),
+        )
+    )
+    .where(_of_stream(memories), memories.c.commit_stamp > bindparam("after"))
+    .order_by(memories.c.commit_stamp)
+    .limit(_LIMIT)
+)
+_TOMBSTONES = (
+    select(graveyard.c.memory_id, graveyard.c.commit_stamp)
+    .where(_of_stream(graveyard), graveyard.c.commit_stamp > bindparam("after"))
+    .order_by(graveyard.c.commit_stamp)
+    .limit(_LIMIT)
+)
+
+_NEWEST_FIRST = (
+    select(*HISTORY_COLUMNS)
+    .where(_of_tenant(history), history.c.commit_stamp < bindparam("before"))
+    .order_by(history.c.commit_stamp.desc())
+    .limit(_LIMIT)
+)
+_HISTORY_OF_STREAM = _NEWEST_FIRST.where(history.c.stream == bindparam("stream"))
+_HISTORY_OF_MEMORY = _NEWEST_FIRST.where(history.c.memory_id == bindparam("memory_id"))
+
+_REQUEST = select(requests.c.digest, requests.c.response).where(
+    _of_tenant(requests),
+    requests.c.request_id == bindparam("request_id"),
+    requests.c.created_at > bindparam("expired"),
+)

@@ -1,0 +1,209 @@
+"""What the store takes and gives as values, and how they lie in rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scrubjay.memory import (
+    ClientId,
+    Memory,
+    MemoryId,
+    Micros,
+    PrivacyLevel,
+    Source,
+    canonical_json,
+)
+from scrubjay.merge import Outcome, State, get
+from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, pack_field_stamps, unpack_field_stamps
+from scrubjay.wire import to_message
+
+from server.store.history import HistoryKind, HistoryRow, decode_changes, encode_changes
+from server.store.tables import history, memories
+from tenants.tenant import Incarnation
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamKey:
+    """One stream: everything of one subject in one life of a tenant. ``stream`` is the subject's key."""
+
+    incarnation: Incarnation
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHead:
+    """Where a stream stands: its last commit stamp, which life it is in, the oldest stamp to pull from."""
+
+    head: CommitStamp
+    epoch: int
+    horizon: CommitStamp
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """A memory as it is stored; ``message`` is its encoded ``v1.Memory``, ready to be joined."""
+
+    state: State
+    commit_stamp: CommitStamp
+    message: bytes
+
+    @classmethod
+    def of(cls, state: State, commit_stamp: CommitStamp) -> StoredMemory:
+        """The memory as it will be stored under ``commit_stamp``."""
+        return cls(state, commit_stamp, to_message(state.memory, commit_stamp).SerializeToString())
+
+    @property
+    def memory(self) -> Memory:
+        """Its value."""
+        return self.state.memory
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of a stream's feed: a memory at its latest commit stamp.
+
+    ``memory`` and ``message`` are None where it was deleted; ``vector`` is None there, and where no vector
+    of the asked space was made from the content that stands.
+    """
+
+    memory_id: MemoryId
+    commit_stamp: CommitStamp
+    message: bytes | None
+    memory: Memory | None
+    vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grave:
+    """A deletion: of which memory, at which place in the feed, and the stamp of the edit."""
+
+    memory_id: MemoryId
+    commit_stamp: CommitStamp
+    stamp: Stamp
+
+
+MEMORY_COLUMNS = (
+    memories.c.id,
+    memories.c.content,
+    memories.c.created_at,
+    memories.c.user_id,
+    memories.c.agent_id,
+    memories.c.run_id,
+    memories.c.owner_client_id,
+    memories.c.scope,
+    memories.c.category,
+    memories.c.tags,
+    memories.c.metadata,
+    memories.c.source,
+    memories.c.confidence,
+    memories.c.privacy_level,
+    memories.c.pinned,
+    memories.c.valid_from,
+    memories.c.valid_to,
+    memories.c.expires_at,
+)
+"""What ``to_memory`` reads, in the order of Memory's fields."""
+
+STORED_COLUMNS = (*MEMORY_COLUMNS, memories.c.commit_stamp, memories.c.message, memories.c.field_stamps)
+"""What ``to_stored`` reads."""
+
+HISTORY_COLUMNS = tuple(column for column in history.c if column.name not in ("incarnation", "stream"))
+"""What ``to_history`` reads, by name."""
+
+
+def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
+    """A memory as a row of the memories table."""
+    memory = stored.state.memory
+    return {
+        "incarnation": key.incarnation,
+        "id": memory.id,
+        "stream": key.stream,
+        "commit_stamp": stored.commit_stamp,
+        "user_id": memory.user_id,
+        "agent_id": memory.agent_id,
+        "run_id": memory.run_id,
+        "owner_client_id": memory.owner_client_id,
+        "scope": memory.scope,
+        "category": memory.category,
+        "content": memory.content,
+        "tags": canonical_json(sorted(memory.tags)),
+        "metadata": canonical_json(memory.metadata),
+        "source": canonical_json(get(memory, "source") or {}),
+        "confidence": memory.confidence,
+        "privacy_level": int(memory.privacy_level),
+        "pinned": memory.pinned,
+        "created_at": memory.created_at,
+        "valid_from": memory.valid_from,
+        "valid_to": memory.valid_to,
+        "expires_at": memory.expires_at,
+        "content_stamp": stored.state.stamps["content"].pack(),
+        "field_stamps": pack_field_stamps(stored.state.stamps),
+        "message": stored.message,
+    }
+
+
+def to_memory(row: Any) -> Memory:
+    """A row that begins with MEMORY_COLUMNS as a value."""
+    values = list(row[: len(MEMORY_COLUMNS)])
+    tags, metadata, source, _, privacy_level = values[9:14]
+    values[9] = frozenset() if tags == "[]" else frozenset(json.loads(tags))
+    values[10] = {} if metadata == "{}" else json.loads(metadata)
+    values[11] = _NO_SOURCE if source == "{}" else _source(json.loads(source))
+    values[13] = _PRIVACY_LEVELS[privacy_level]
+    return Memory(*values)
+
+
+_NO_SOURCE = Source()
+_PRIVACY_LEVELS = {int(level): level for level in PrivacyLevel}
+
+
+def _source(values: Mapping[str, Any]) -> Source:
+    return Source(**{**values, "message_ids": tuple(values.get("message_ids", ()))})
+
+
+def to_stored(row: Any) -> StoredMemory:
+    """A row of STORED_COLUMNS as a value."""
+    commit_stamp, message, field_stamps = row[len(MEMORY_COLUMNS) :]
+    state = State(to_memory(row), unpack_field_stamps(field_stamps))
+    return StoredMemory(state, commit_stamp, message)
+
+
+def history_row(key: StreamKey, row: HistoryRow) -> dict[str, Any]:
+    """An operation as a row of the history table."""
+    return {
+        "incarnation": key.incarnation,
+        "stream": key.stream,
+        "commit_stamp": row.commit_stamp,
+        "operation_id": row.operation_id,
+        "memory_id": row.memory_id,
+        "kind": int(row.kind),
+        "changes": encode_changes(row.changes),
+        "client_id": row.client_id,
+        "replica_id": row.replica_id,
+        "actor": row.actor,
+        "role": row.role,
+        "outcome": int(row.outcome),
+        "claimed_at": row.claimed_at,
+        "private_to": row.private_to,
+    }
+
+
+def to_history(row: Any) -> HistoryRow:
+    """A row of HISTORY_COLUMNS as a value."""
+    return HistoryRow(
+        operation_id=row.operation_id,
+        memory_id=MemoryId(row.memory_id),
+        commit_stamp=CommitStamp(row.commit_stamp),
+        kind=HistoryKind(row.kind),
+        changes=decode_changes(row.changes),
+        client_id=ClientId(row.client_id),
+        replica_id=ReplicaId(row.replica_id),
+        actor=row.actor,
+        role=row.role,
+        outcome=Outcome(row.outcome),
+        claimed_at=Micros(row.claimed_at),
+        private_to=ClientId(row.private_to),
+    )

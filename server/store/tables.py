@@ -1,0 +1,167 @@
+"""A shard's tables. Every key, constraint and index begins with the tenant's incarnation, so that the
+same schema can be distributed by tenant. Times are microseconds since 1970; no foreign keys, since rows
+that belong together are written and deleted in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import UserDefinedType
+
+
+class UuidBytes(UserDefinedType[str]):
+    """A UUID in canonical text form, stored as its 16 bytes.
+
+    On SQLite as fast to insert and load as 36 characters, and a fifth less file.
+    """
+
+    cache_ok = True
+
+    def get_col_spec(self, **_options: object) -> str:
+        return "BLOB"
+
+    def bind_processor(self, _dialect: Dialect) -> Callable[[str | None], bytes]:
+        return _uuid_bytes
+
+    def result_processor(self, _dialect: Dialect, _kind: object) -> Callable[[bytes | None], str | None]:
+        return _uuid_text
+
+
+def _uuid_bytes(text: str | None) -> bytes:
+    if text is None:
+        raise TypeError("no id is ever NULL")
+    return bytes.fromhex(text.replace("-", ""))
+
+
+def _uuid_text(stored: bytes | None) -> str | None:
+    if stored is None:
+        return None
+    digits = stored.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+metadata = MetaData()
+
+_UUID = UuidBytes().with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+# Compared byte by byte: faster, and no index depends on the operating system's collations.
+_NAME = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def _incarnation() -> Column[str]:
+    return Column("incarnation", _UUID, primary_key=True)
+
+
+def _column(name: str, kind: Any) -> Column[Any]:
+    return Column(name, kind, nullable=False)
+
+
+streams = Table(
+    "streams",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    _column("head", BigInteger),
+    _column("epoch", Integer),
+    _column("horizon", BigInteger),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    _incarnation(),
+    Column("id", _UUID, primary_key=True),
+    _column("stream", _NAME),
+    _column("commit_stamp", BigInteger),
+    _column("user_id", Text),
+    _column("agent_id", Text),
+    _column("run_id", Text),
+    _column("owner_client_id", Text),
+    _column("scope", Text),
+    _column("category", Text),
+    _column("content", Text),
+    _column("tags", Text),
+    _column("metadata", Text),
+    _column("source", Text),
+    _column("confidence", Double),
+    _column("privacy_level", SmallInteger),
+    _column("pinned", Boolean),
+    _column("created_at", BigInteger),
+    Column("valid_from", BigInteger),
+    Column("valid_to", BigInteger),
+    Column("expires_at", BigInteger),
+    _column("content_stamp", LargeBinary),
+    _column("field_stamps", LargeBinary),
+    _column("message", LargeBinary),
+    Index("memories_by_commit_stamp", "incarnation", "stream", "commit_stamp", unique=True),
+    Index("memories_by_created_at", "incarnation", "stream", "created_at", "id"),
+)
+
+graveyard = Table(
+    "graveyard",
+    metadata,
+    _incarnation(),
+    Column("memory_id", _UUID, primary_key=True),
+    _column("stream", _NAME),
+    _column("commit_stamp", BigInteger),
+    _column("stamp", LargeBinary),
+    Index("graveyard_by_commit_stamp", "incarnation", "stream", "commit_stamp"),
+)
+
+history = Table(
+    "history",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("commit_stamp", BigInteger, primary_key=True, autoincrement=False),
+    _column("operation_id", _UUID),
+    _column("memory_id", _UUID),
+    _column("kind", SmallInteger),
+    _column("changes", Text),
+    _column("client_id", Text),
+    _column("replica_id", LargeBinary),
+    _column("actor", Text),
+    _column("role", Text),
+    _column("outcome", SmallInteger),
+    _column("claimed_at", BigInteger),
+    _column("private_to", Text),
+    Index("history_by_memory", "incarnation", "memory_id", "commit_stamp"),
+)
+
+vectors = Table(
+    "vectors",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("memory_id", _UUID, primary_key=True),
+    Column("space", _NAME, primary_key=True),
+    _column("content_stamp", LargeBinary),
+    _column("vector", LargeBinary),
+)
+
+requests = Table(
+    "requests",
+    metadata,
+    _incarnation(),
+    Column("request_id", _NAME, primary_key=True),
+    _column("digest", LargeBinary),
+    _column("response", LargeBinary),
+    _column("created_at", BigInteger),
+    Index("requests_by_age", "incarnation", "created_at"),
+)
