@@ -214,9 +214,9 @@ def from_rpc_error(error: grpc.RpcError) -> ScrubjayError:
     if code == code_pb2.RESOURCE_EXHAUSTED and "message larger than max" in text:
         return MessageTooLarge(text)
     plain = status_pb2.Status(code=code, message=text)
-    for key, value in error.trailing_metadata() or ():
-        if key == _STATUS_KEY and isinstance(value, bytes):
-            return _decoded(value) or from_status(plain)
+    for item in error.trailing_metadata() or ():
+        if item.key == _STATUS_KEY:
+            return _decoded(item.value) or from_status(plain)
     return from_status(plain)
 
 

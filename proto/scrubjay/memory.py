@@ -23,7 +23,7 @@ MemoryId = NewType("MemoryId", str)
 ClientId = NewType("ClientId", str)
 """A registered place of use. Owns its private memories; survives a reinstall."""
 
-JsonValue: TypeAlias = "None | bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 
 MAX_CONTENT_BYTES = 16 * 1024
 """A memory is a fact, not a document; larger texts are split by their writer."""
@@ -256,7 +256,9 @@ def _metadata_violations(metadata: Mapping[str, JsonValue]) -> Iterator[FieldVio
     except (ValueError, TypeError):
         return
     if size > MAX_METADATA_BYTES:
-        yield FieldViolation("metadata", f"has {size} bytes as JSON; at most {MAX_METADATA_BYTES} are allowed")
+        yield FieldViolation(
+            "metadata", f"has {size} bytes as JSON; at most {MAX_METADATA_BYTES} are allowed"
+        )
 
 
 def _is_plain_json(value: JsonValue) -> bool:

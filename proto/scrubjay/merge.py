@@ -213,19 +213,19 @@ def put(memory: Memory, values: Mapping[str, JsonValue]) -> Memory:
                 metadata[key] = value
         else:
             plain[field] = _plain_value(field, value)
-    return replace(memory, tags=frozenset(tags), metadata=metadata, **plain)  # type: ignore[arg-type]
+    return replace(memory, tags=frozenset(tags), metadata=metadata, **plain)  # type: ignore[arg-type]  # by name
 
 
 def _plain_value(field: str, value: JsonValue) -> object:
     if field == "source":
         fields = dict(value) if isinstance(value, Mapping) else {}
-        return Source(**fields | {"message_ids": tuple(fields.get("message_ids") or ())})  # type: ignore[arg-type]
+        return Source(**fields | {"message_ids": tuple(fields.get("message_ids") or ())})  # type: ignore[arg-type]  # by name
     if value is None:
         return _DEFAULTS[field]
     if field == "privacy_level":
-        return PrivacyLevel(value)  # type: ignore[arg-type]
+        return PrivacyLevel(value)  # type: ignore[arg-type]  # an integer, by its field
     return value
 
 
-_BLANK = Memory(id=None, content="", created_at=Micros(0))  # type: ignore[arg-type]
+_BLANK = Memory(id=None, content="", created_at=Micros(0))  # type: ignore[arg-type]  # nobody's memory
 _DEFAULTS: dict[str, object] = {field: getattr(_BLANK, field) for field in PLAIN_FIELDS}
