@@ -1,0 +1,1 @@
+"""The models this server asks: embedders, each behind ``embedder.Embedder``."""
