@@ -34,6 +34,7 @@ format: $(VENV)/dev.stamp
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/hadolint deploy/Dockerfile
 
 types: $(VENV)/dev.stamp
 	$(BIN)/mypy
