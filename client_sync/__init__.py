@@ -1,0 +1,1 @@
+"""Scrubjay on a person's own machine: the ``scrubjay`` command."""

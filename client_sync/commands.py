@@ -1,0 +1,326 @@
+"""The commands of ``scrubjay``. Each one asks the server and shows the answer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Annotated
+
+import typer
+from google.protobuf import field_mask_pb2
+from scrubjay import v1
+from scrubjay.wire import to_struct
+
+from client_sync.arguments import parse_filter, parse_metadata, parse_time
+from client_sync.rendering import Tables
+from client_sync.session import (
+    ApiKeyOption,
+    JsonOption,
+    ServerOption,
+    Session,
+    Settings,
+    UserOption,
+    complain,
+    open_session,
+    show_pages,
+    usage,
+)
+
+DEFAULT_SERVER = "localhost:7437"
+MAX_BATCH = 100
+"""Memories in one Add, as the contract has it."""
+
+app = typer.Typer(
+    help="Keep memories on a Scrubjay server, and find them again.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+AgentOption = Annotated[str, typer.Option("--agent", help="The agent the memories belong to.")]
+RunOption = Annotated[str, typer.Option("--run", help="The run the memories belong to.")]
+ScopesOption = Annotated[
+    list[str] | None, typer.Option("--scope", help="Only this scope and what lies below it; repeatable.")
+]
+WhereOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where", help="Only where 'field op value' holds, such as 'category = TASK'; repeatable, all must."
+    ),
+]
+MetaOption = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="KEY=VALUE", help="Metadata; repeatable. VALUE is JSON, else text."),
+]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="At most this many. Default: all.")]
+
+
+@app.callback()
+def settings(
+    context: typer.Context,
+    server: Annotated[
+        str, typer.Option("--server", envvar="SCRUBJAY_SERVER", help="The server's host:port.")
+    ] = DEFAULT_SERVER,
+    api_key: Annotated[
+        str, typer.Option("--api-key", envvar="SCRUBJAY_API_KEY", help="The API key.", show_default=False)
+    ] = "",
+    user: Annotated[
+        str,
+        typer.Option(
+            "--user", envvar="SCRUBJAY_USER", help="The user the memories are about.", show_default=False
+        ),
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
+) -> None:
+    context.obj = Settings(server, api_key, user, as_json)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    texts: Annotated[
+        list[str],
+        typer.Argument(metavar="TEXT", help="Each TEXT is one memory: quote it. '-' reads one a line."),
+    ],
+    agent: AgentOption = "",
+    run: RunOption = "",
+    scope: Annotated[str, typer.Option("--scope", help="A path such as work/alpha.")] = "",
+    category: Annotated[str, typer.Option("--category", help="FACT, PREFERENCE, TASK, EVENT or other.")] = "",
+    tags: Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.")] = None,
+    metadata: MetaOption = None,
+    private: Annotated[bool, typer.Option("--private", help="For this client alone.")] = False,
+    at: Annotated[str, typer.Option("--at", metavar="TIME", help="When it was; local time, ISO 8601.")] = "",
+    memory_id: Annotated[str, typer.Option("--id", help="A UUID of your own, for one TEXT.")] = "",
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Store memories."""
+    if memory_id and (len(texts) > 1 or texts == ["-"]):
+        raise typer.BadParameter("is for one TEXT", param_hint="--id")
+    with open_session(context, server, api_key, user, as_json) as session:
+        draft = v1.Memory(
+            id=memory_id,
+            user_id=session.user,
+            agent_id=agent,
+            run_id=run,
+            scope=scope,
+            category=category,
+            tags=tags or [],
+            privacy_level=v1.PRIVACY_LEVEL_PRIVATE if private else v1.PRIVACY_LEVEL_UNSPECIFIED,
+        )
+        with usage("--meta"):
+            draft.metadata.CopyFrom(to_struct(parse_metadata(metadata or [])))
+        if at:
+            with usage("--at"):
+                draft.created_at.CopyFrom(parse_time(at))
+        failed = False
+        lines = _lines(texts)
+        while batch := list(islice(lines, MAX_BATCH)):
+            failed |= not _add_batch(session, draft, batch)
+        if failed:
+            raise typer.Exit(1)
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        if text == "-":
+            yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
+        else:
+            yield text
+
+
+def _add_batch(session: Session, draft: v1.Memory, texts: Sequence[str]) -> bool:
+    """Store one batch and show it; whether all of it was stored."""
+    request = v1.AddRequest()
+    for text in texts:
+        memory = request.memories.add()
+        memory.CopyFrom(draft)
+        memory.content = text
+    results = session.call(session.memories.Add, request).results
+    stored = [result.memory for result in results if result.HasField("memory")]
+    session.show(stored, lambda tables: tables.memories(stored))
+    for text, result in zip(texts, results, strict=True):
+        if result.HasField("error"):
+            complain(f"{text[:60]!r} was not stored: {result.error.message}")
+    return len(stored) == len(texts)
+
+
+@app.command()
+def search(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in any words.")],
+    top_k: Annotated[int, typer.Option("-k", "--top-k", help="At most this many.")] = 10,
+    agent: AgentOption = "",
+    run: RunOption = "",
+    scopes: ScopesOption = None,
+    where: WhereOption = None,
+    recipe: Annotated[str, typer.Option("--recipe", help="default or semantic.")] = "",
+    explain: Annotated[bool, typer.Option("--explain", help="Say why each one is there.")] = False,
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find memories by meaning and by words."""
+    with open_session(context, server, api_key, user, as_json) as session:
+        request = v1.SearchRequest(
+            user_id=session.user,
+            agent_id=agent,
+            run_id=run,
+            query=query,
+            top_k=top_k,
+            scopes=scopes or [],
+            filter=_filter(where),
+            recipe=recipe,
+            explain=explain,
+        )
+        hits = session.call(session.memories.Search, request).hits
+        session.show(hits, lambda tables: tables.hits(hits))
+
+
+def _filter(where: list[str] | None) -> v1.Filter | None:
+    with usage("--where"):
+        return parse_filter(where or [])
+
+
+@app.command()
+def get(
+    context: typer.Context,
+    memory_id: Annotated[str, typer.Argument(metavar="ID")],
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one memory."""
+    with open_session(context, server, api_key, user, as_json) as session:
+        memory = session.call(session.memories.Get, v1.GetRequest(id=memory_id)).memory
+        session.show([memory], lambda tables: tables.memory(memory))
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    limit: LimitOption = None,
+    agent: AgentOption = "",
+    run: RunOption = "",
+    scopes: ScopesOption = None,
+    where: WhereOption = None,
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List memories, newest first."""
+    with open_session(context, server, api_key, user, as_json) as session:
+        request = v1.ListRequest(
+            user_id=session.user, agent_id=agent, run_id=run, scopes=scopes or [], filter=_filter(where)
+        )
+
+        def page(size: int, token: str) -> tuple[Sequence[v1.Memory], str]:
+            request.page_size, request.page_token = size, token
+            response = session.call(session.memories.List, request)
+            return response.memories, response.next_page_token
+
+        show_pages(session, page, limit, Tables.memories)
+
+
+@app.command()
+def update(
+    context: typer.Context,
+    memory_id: Annotated[str, typer.Argument(metavar="ID")],
+    content: Annotated[str | None, typer.Option("--content", help="The new text.")] = None,
+    scope: Annotated[str | None, typer.Option("--scope", help="The new scope.")] = None,
+    category: Annotated[str | None, typer.Option("--category", help="The new category.")] = None,
+    confidence: Annotated[float | None, typer.Option("--confidence", help="From 0 to 1.")] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tag", help="Add this tag; repeatable.")] = None,
+    untags: Annotated[list[str] | None, typer.Option("--untag", help="Remove this tag; repeatable.")] = None,
+    metadata: MetaOption = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="FIELD", help="Clear a field, such as metadata.city; repeatable."),
+    ] = None,
+    etag: Annotated[str, typer.Option("--etag", help="Refuse if the memory changed since this etag.")] = "",
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change fields of one memory; what is not named stays."""
+    with usage("--meta"):
+        pairs = parse_metadata(metadata or [])
+    plain_fields = {"content": content, "scope": scope, "category": category, "confidence": confidence}
+    changed = {name: value for name, value in plain_fields.items() if value is not None}
+    paths = [
+        *changed,
+        *(f"tags.{tag}" for tag in [*(tags or []), *(untags or [])]),
+        *(f"metadata.{key}" for key in pairs),
+        *(unset or []),
+    ]
+    if not paths:
+        raise typer.BadParameter("name a field to change, such as --content")
+    if len(set(paths)) < len(paths):
+        raise typer.BadParameter(f"a field is named twice: {', '.join(paths)}")
+    with open_session(context, server, api_key, user, as_json) as session:
+        memory = v1.Memory(id=memory_id, tags=tags or [], metadata=to_struct(pairs))
+        for name, value in changed.items():
+            setattr(memory, name, value)
+        request = v1.UpdateRequest(
+            memory=memory,
+            update_mask=field_mask_pb2.FieldMask(paths=paths),
+            etag=etag,
+        )
+        response = session.call(session.memories.Update, request)
+
+        def told(tables: Tables) -> None:
+            tables.results(response.results)
+            tables.memories([response.memory], header=False)
+
+        session.show([response], told)
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    memory_ids: Annotated[list[str], typer.Argument(metavar="ID")],
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete memories for ever. Their ids never come back."""
+    with open_session(context, server, api_key, user, as_json) as session:
+        for memory_id in memory_ids:
+            deleted = session.call(session.memories.Delete, v1.DeleteRequest(id=memory_id))
+            session.show([deleted], partial(Tables.say, line=f"deleted {memory_id}"))
+
+
+@app.command()
+def history(
+    context: typer.Context,
+    memory_id: Annotated[str, typer.Argument(metavar="ID", help="One memory; else all of the user's.")] = "",
+    limit: LimitOption = None,
+    agent: Annotated[str, typer.Option("--agent", help="All of this agent's, of no user.")] = "",
+    run: Annotated[str, typer.Option("--run", help="All of this run's, of no user and agent.")] = "",
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what happened, newest first."""
+    with open_session(context, server, api_key, user, as_json) as session:
+        request = v1.HistoryRequest(memory_id=memory_id, agent_id=agent, run_id=run)
+        if not (memory_id or agent or run):
+            request.user_id = session.user
+
+        def page(size: int, token: str) -> tuple[Sequence[v1.HistoryEntry], str]:
+            request.page_size, request.page_token = size, token
+            response = session.call(session.memories.History, request)
+            return response.entries, response.next_page_token
+
+        show_pages(session, page, limit, Tables.history)
