@@ -1,0 +1,230 @@
+"""The door of TenantAdminService: messages become values here, and values become messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from scrubjay import v1
+from scrubjay.errors import FieldViolation, InvalidField, RoleNotAllowed, TenantNotFound
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, name_violation
+from scrubjay.wire import from_timestamp, to_timestamp
+
+from tenants.page_token import seal, unseal
+from tenants.registry import Registry, RequestKey
+from tenants.tenant import (
+    PLATFORM_ADMINS,
+    TENANT_ADMINS,
+    ApiKey,
+    Caller,
+    Role,
+    Tenant,
+    tenant_id_violation,
+)
+
+DEFAULT_PAGE = 100
+MAX_PAGE = 1000
+"""A page of 1 000 tenants is some 300 KB; gRPC refuses messages past 4 MB."""
+MAX_REQUEST_ID_BYTES = 128
+
+_SERVICE = "/scrubjay.v1.TenantAdminService"
+
+ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
+    {
+        f"{_SERVICE}/CreateTenant": PLATFORM_ADMINS,
+        f"{_SERVICE}/GetTenant": TENANT_ADMINS,
+        f"{_SERVICE}/ListTenants": PLATFORM_ADMINS,
+        f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
+        f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
+    }
+)
+"""Which roles may call which RPC. Whose tenant a tenant's admin may name is checked here, per call."""
+
+
+class TenantAdminService:
+    """Tenants and their keys. Callers come authenticated and with a role that ``ALLOWED`` lets in.
+
+    ``secret`` seals page tokens; ``clock`` gives the time.
+    """
+
+    def __init__(self, registry: Registry, secret: bytes, clock: Callable[[], Micros]) -> None:
+        self._registry = registry
+        self._secret = secret
+        self._clock = clock
+
+    def create_tenant(self, request: v1.CreateTenantRequest, caller: Caller) -> v1.CreateTenantResponse:
+        """Raises InvalidField, TenantExists, RequestIdReused."""
+        _check(
+            _request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id),
+            name_violation("display_name", request.display_name),
+        )
+        tenant = self._registry.create_tenant(
+            request.tenant_id,
+            request.display_name or request.tenant_id,
+            now=self._clock(),
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.CreateTenantResponse(tenant=_tenant_message(tenant))
+
+    def get_tenant(self, request: v1.GetTenantRequest, caller: Caller) -> v1.GetTenantResponse:
+        """Raises InvalidField, TenantNotFound."""
+        _check(tenant_id_violation("tenant_id", request.tenant_id))
+        _check_own(caller, request.tenant_id)
+        tenant = self._registry.get_tenant(request.tenant_id)
+        return v1.GetTenantResponse(tenant=_tenant_message(tenant))
+
+    def list_tenants(self, request: v1.ListTenantsRequest, _caller: Caller) -> v1.ListTenantsResponse:
+        """Raises InvalidField."""
+        if not 0 <= request.page_size <= MAX_PAGE:
+            raise InvalidField.of(
+                "page_size", f"is {request.page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}"
+            )
+        size = request.page_size or DEFAULT_PAGE
+        after = ""
+        if request.page_token:
+            (after,) = unseal(self._secret, "tenants", request.page_token, (str,))
+        found = self._registry.list_tenants(size + 1, after)
+        page = found[:size]
+        more = len(found) > size
+        return v1.ListTenantsResponse(
+            tenants=map(_tenant_message, page),
+            next_page_token=seal(self._secret, "tenants", (page[-1].tenant_id,)) if more else "",
+        )
+
+    def create_api_key(self, request: v1.CreateApiKeyRequest, caller: Caller) -> v1.CreateApiKeyResponse:
+        """Raises InvalidField, RoleNotAllowed, TenantNotFound, RequestIdReused."""
+        role = _role(request.role)
+        expires_at = from_timestamp(request.expires_at) if request.HasField("expires_at") else None
+        _check(
+            _request_id_violation(request.request_id),
+            _owner_violation(request.tenant_id, role),
+            name_violation("display_name", request.display_name),
+            name_violation("client_id", request.client_id),
+            _time_violation("expires_at", expires_at),
+        )
+        _check_own(caller, request.tenant_id)
+        made = self._registry.create_api_key(
+            request.tenant_id or None,
+            role,
+            now=self._clock(),
+            display_name=request.display_name,
+            client_id=request.client_id,
+            expires_at=expires_at,
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.CreateApiKeyResponse(api_key=_api_key_message(made.api_key), secret=made.secret)
+
+    def revoke_api_key(self, request: v1.RevokeApiKeyRequest, caller: Caller) -> v1.RevokeApiKeyResponse:
+        """Raises InvalidField, RoleNotAllowed, TenantNotFound, ApiKeyNotFound, RequestIdReused."""
+        _check(
+            _request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None,
+            _key_id_violation(request.key_id),
+        )
+        _check_own(caller, request.tenant_id)
+        revoked = self._registry.revoke_api_key(
+            request.tenant_id or None,
+            request.key_id,
+            now=self._clock(),
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.RevokeApiKeyResponse(api_key=_api_key_message(revoked))
+
+
+# --- whose tenant ---------------------------------------------------------------------------------
+
+
+def _check_own(caller: Caller, tenant_id: str) -> None:
+    """A tenant's admin acts on its own tenant; any other is answered as one that does not exist.
+
+    An empty ``tenant_id`` stands for the platform, whose keys are its own admins' matter.
+    """
+    if caller.tenant is None:
+        return
+    if not tenant_id:
+        raise RoleNotAllowed("only a platform admin may make or revoke a platform admin's key")
+    if tenant_id != caller.tenant.tenant_id:
+        raise TenantNotFound(tenant_id)
+
+
+def _request_key(request_id: str, caller: Caller) -> RequestKey | None:
+    if not request_id:
+        return None
+    return RequestKey(request_id, "" if caller.tenant is None else caller.tenant.incarnation)
+
+
+# --- what makes a request valid -------------------------------------------------------------------
+
+
+def _check(*violations: FieldViolation | None) -> None:
+    found = [violation for violation in violations if violation is not None]
+    if found:
+        raise InvalidField(found)
+
+
+def _request_id_violation(request_id: str) -> FieldViolation | None:
+    size = len(request_id.encode())
+    if size > MAX_REQUEST_ID_BYTES:
+        return FieldViolation("request_id", f"has {size} bytes; at most {MAX_REQUEST_ID_BYTES} are allowed")
+    return name_violation("request_id", request_id)
+
+
+def _role(number: v1.Role.ValueType) -> Role:
+    try:
+        return Role(number)
+    except ValueError:
+        raise InvalidField.of("role", f"is {number}; name one of the roles of the contract") from None
+
+
+def _owner_violation(tenant_id: str, role: Role) -> FieldViolation | None:
+    if role is not Role.PLATFORM_ADMIN:
+        return tenant_id_violation("tenant_id", tenant_id)
+    if tenant_id:
+        return FieldViolation("tenant_id", "is set; a platform admin's key belongs to no tenant")
+    return None
+
+
+def _key_id_violation(key_id: str) -> FieldViolation | None:
+    if not key_id:
+        return FieldViolation("key_id", "is empty; name a key")
+    return name_violation("key_id", key_id)
+
+
+def _time_violation(field_path: str, time: Micros | None) -> FieldViolation | None:
+    if time is not None and not MIN_MICROS <= time <= MAX_MICROS:
+        return FieldViolation(field_path, "lies outside the years 1 to 9999")
+    return None
+
+
+# --- values as messages ---------------------------------------------------------------------------
+
+
+def _tenant_message(tenant: Tenant) -> v1.Tenant:
+    return v1.Tenant(
+        tenant_id=tenant.tenant_id,
+        display_name=tenant.display_name,
+        incarnation=tenant.incarnation,
+        state=v1.TenantState.ValueType(tenant.state),
+        shard=tenant.shard,
+        space=tenant.space,
+        created_at=to_timestamp(tenant.created_at),
+    )
+
+
+def _api_key_message(api_key: ApiKey) -> v1.ApiKey:
+    return v1.ApiKey(
+        key_id=api_key.key_id,
+        tenant_id=api_key.tenant_id or "",
+        display_name=api_key.display_name,
+        role=v1.Role.ValueType(api_key.role),
+        client_id=api_key.client_id,
+        created_at=to_timestamp(api_key.created_at),
+        expires_at=_optional_timestamp(api_key.expires_at),
+        revoked_at=_optional_timestamp(api_key.revoked_at),
+    )
+
+
+def _optional_timestamp(time: Micros | None) -> Timestamp | None:
+    return None if time is None else to_timestamp(time)

@@ -1,0 +1,292 @@
+"""The door of TenantAdminService: who may act on what, and what a valid request is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from scrubjay import v1
+from scrubjay.errors import (
+    ApiKeyNotFound,
+    InvalidField,
+    RequestIdReused,
+    RoleNotAllowed,
+    ScrubjayError,
+    TenantNotFound,
+)
+from scrubjay.memory import ClientId, Micros
+from scrubjay.status import to_status
+
+from tenants.database import migrate, open_engine
+from tenants.page_token import seal
+from tenants.registry import SCRIPTS, VERSION_TABLE, Registry
+from tenants.tenant import Caller, Role
+from tenants.tenant_service import ALLOWED, TenantAdminService
+
+NOW = Micros(1_796_000_000_123_456)
+SECRET = b"s" * 32
+PLATFORM = Caller(Role.PLATFORM_ADMIN, "platform", ClientId("platform"), None)
+
+
+@contextmanager
+def opened_registry(url: str) -> Iterator[Registry]:
+    engine = open_engine(url)
+    migrate(engine, SCRIPTS, VERSION_TABLE)
+    yield Registry(engine, pepper=b"p" * 32, shard_names=["shard-0"], space="lite-1/512")
+    engine.dispose()
+
+
+@pytest.fixture
+def registry(database_url: str) -> Iterator[Registry]:
+    with opened_registry(database_url) as registry:
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def service_with_acme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantAdminService]:
+    """For requests that change nothing, whatever the database."""
+    with opened_registry(f"sqlite:///{tmp_path_factory.mktemp('catalogue') / 'catalogue.db'}") as registry:
+        registry.create_tenant("acme", "Acme", now=NOW)
+        yield TenantAdminService(registry, SECRET, lambda: NOW)
+
+
+@pytest.fixture
+def service(registry: Registry) -> TenantAdminService:
+    return TenantAdminService(registry, SECRET, lambda: NOW)
+
+
+@pytest.fixture
+def acme_admin(registry: Registry) -> Caller:
+    """An admin of the tenant acme, beside a tenant rival."""
+    registry.create_tenant("rival", "Rival", now=NOW)
+    acme = registry.create_tenant("acme", "Acme", now=NOW)
+    return Caller(Role.TENANT_ADMIN, "admin", ClientId("admin"), acme)
+
+
+def answer_bytes(error: ScrubjayError) -> bytes:
+    return bytes(to_status(error).SerializeToString())
+
+
+def key_request(**changes: Any) -> v1.CreateApiKeyRequest:
+    return v1.CreateApiKeyRequest(**{"tenant_id": "acme", "role": v1.ROLE_SERVICE, **changes})
+
+
+# --- what works -----------------------------------------------------------------------------------
+
+
+def test_a_tenant_is_made_read_and_listed(service: TenantAdminService) -> None:
+    made = service.create_tenant(v1.CreateTenantRequest(tenant_id="acme"), PLATFORM).tenant
+    assert (made.tenant_id, made.display_name) == ("acme", "acme")
+    assert (made.state, made.shard, made.space) == (v1.TENANT_STATE_ACTIVE, "shard-0", "lite-1/512")
+    assert made.created_at.ToMicroseconds() == NOW
+    assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant == made
+    assert list(service.list_tenants(v1.ListTenantsRequest(), PLATFORM).tenants) == [made]
+
+
+def test_a_key_is_made_used_and_revoked(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    expires_at = Timestamp(seconds=4_000_000_000)
+    request = v1.CreateApiKeyRequest(
+        tenant_id="acme", role=v1.ROLE_READER, display_name="Leser", client_id="desk", expires_at=expires_at
+    )
+    made = service.create_api_key(request, acme_admin)
+    key = made.api_key
+    assert (key.tenant_id, key.role, key.display_name, key.client_id) == (
+        "acme",
+        v1.ROLE_READER,
+        "Leser",
+        "desk",
+    )
+    assert key.expires_at == expires_at
+    assert not key.HasField("revoked_at")
+    assert registry.authenticate(made.secret, NOW).key_id == key.key_id
+
+    revoke = v1.RevokeApiKeyRequest(tenant_id="acme", key_id=key.key_id)
+    revoked = service.revoke_api_key(revoke, acme_admin).api_key
+    assert revoked.revoked_at.ToMicroseconds() == NOW
+    assert revoked.key_id == key.key_id
+
+
+def test_a_platform_admin_makes_another_and_revokes_it(service: TenantAdminService) -> None:
+    made = service.create_api_key(v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN), PLATFORM)
+    assert (made.api_key.tenant_id, made.api_key.client_id) == ("", made.api_key.key_id)
+    revoked = service.revoke_api_key(v1.RevokeApiKeyRequest(key_id=made.api_key.key_id), PLATFORM)
+    assert revoked.api_key.HasField("revoked_at")
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 6])
+def test_pages_join_to_the_whole_list(service: TenantAdminService, registry: Registry, size: int) -> None:
+    for tenant_id in ("e", "a-1", "a", "c", "b9"):
+        registry.create_tenant(tenant_id, "", now=NOW)
+    found: list[str] = []
+    token = ""
+    while not found or token:
+        page = service.list_tenants(v1.ListTenantsRequest(page_size=size, page_token=token), PLATFORM)
+        assert len(page.tenants) <= size
+        found += [tenant.tenant_id for tenant in page.tenants]
+        token = page.next_page_token
+    assert found == ["a", "a-1", "b9", "c", "e"]
+
+
+def test_a_repeat_gets_the_first_answer_and_another_body_does_not(service: TenantAdminService) -> None:
+    request = v1.CreateTenantRequest(request_id="r-1", tenant_id="acme")
+    first = service.create_tenant(request, PLATFORM)
+    assert service.create_tenant(request, PLATFORM) == first
+    with pytest.raises(RequestIdReused):
+        service.create_tenant(v1.CreateTenantRequest(request_id="r-1", tenant_id="other"), PLATFORM)
+    key = v1.CreateApiKeyRequest(request_id="r-2", tenant_id="acme", role=v1.ROLE_SERVICE)
+    assert service.create_api_key(key, PLATFORM) == service.create_api_key(key, PLATFORM)
+
+
+def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_admin: Caller) -> None:
+    request = v1.CreateApiKeyRequest(request_id="r-1", tenant_id="acme", role=v1.ROLE_SERVICE)
+    by_platform = service.create_api_key(request, PLATFORM)
+    by_tenant = service.create_api_key(request, acme_admin)
+    assert by_platform.secret != by_tenant.secret
+
+
+# --- whose tenant ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda service, tenant_id, caller: service.get_tenant(
+            v1.GetTenantRequest(tenant_id=tenant_id), caller
+        ),
+        lambda service, tenant_id, caller: service.create_api_key(
+            v1.CreateApiKeyRequest(tenant_id=tenant_id, role=v1.ROLE_SERVICE), caller
+        ),
+        lambda service, tenant_id, caller: service.revoke_api_key(
+            v1.RevokeApiKeyRequest(tenant_id=tenant_id, key_id="0000000000000000"), caller
+        ),
+    ],
+    ids=["get_tenant", "create_api_key", "revoke_api_key"],
+)
+def test_another_tenant_is_byte_for_byte_an_unknown_one(
+    service: TenantAdminService,
+    acme_admin: Caller,
+    call: Callable[[TenantAdminService, str, Caller], object],
+) -> None:
+    with pytest.raises(TenantNotFound) as another:
+        call(service, "rival", acme_admin)
+    with pytest.raises(TenantNotFound) as unknown:
+        call(service, "rivak", acme_admin)
+    swapped = answer_bytes(unknown.value).replace(b"rivak", b"rival")
+    assert answer_bytes(another.value) == swapped
+    with pytest.raises(TenantNotFound) as nobody:
+        call(service, "rivak", PLATFORM)
+    assert answer_bytes(nobody.value) == answer_bytes(unknown.value)
+
+
+def test_another_tenants_key_is_byte_for_byte_an_unknown_one(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    theirs = registry.create_api_key("rival", Role.SERVICE, now=NOW)
+    key_id = theirs.api_key.key_id
+    with pytest.raises(ApiKeyNotFound) as caught:
+        service.revoke_api_key(v1.RevokeApiKeyRequest(tenant_id="acme", key_id=key_id), acme_admin)
+    assert answer_bytes(caught.value) == answer_bytes(ApiKeyNotFound(key_id))
+    assert registry.authenticate(theirs.secret, NOW).key_id == key_id
+
+
+def test_a_tenants_admin_has_no_hand_in_the_platforms_keys(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    key = registry.create_api_key(None, Role.PLATFORM_ADMIN, now=NOW)
+    with pytest.raises(RoleNotAllowed):
+        service.create_api_key(v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN), acme_admin)
+    with pytest.raises(RoleNotAllowed):
+        service.revoke_api_key(v1.RevokeApiKeyRequest(key_id=key.api_key.key_id), acme_admin)
+    with pytest.raises(InvalidField):
+        service.create_api_key(
+            v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN, tenant_id="acme"), acme_admin
+        )
+    assert registry.authenticate(key.secret, NOW).role is Role.PLATFORM_ADMIN
+
+
+def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
+    rpcs = v1.tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"]
+    assert set(ALLOWED) == {f"/{rpcs.full_name}/{rpc.name}" for rpc in rpcs.methods}
+    assert all(roles <= {Role.PLATFORM_ADMIN, Role.TENANT_ADMIN} for roles in ALLOWED.values())
+    tenants_own = {path.rpartition("/")[2] for path, roles in ALLOWED.items() if Role.TENANT_ADMIN in roles}
+    assert tenants_own == {"GetTenant", "CreateApiKey", "RevokeApiKey"}
+
+
+# --- what a valid request is ----------------------------------------------------------------------
+
+TENANT = {"tenant_id": "acme"}
+LONG = "x" * 257
+
+
+@pytest.mark.parametrize(
+    ("request_message", "fields"),
+    [
+        (v1.CreateTenantRequest(), ["tenant_id"]),
+        *(
+            (v1.CreateTenantRequest(tenant_id=wrong), ["tenant_id"])
+            for wrong in ("Acme", "1acme", "-a", "a_b", "a.b", "a\0", "a\n", "ä", "a" * 64, "٣", " acme")
+        ),
+        (v1.CreateTenantRequest(display_name=LONG, **TENANT), ["display_name"]),
+        (v1.CreateTenantRequest(display_name="é" * 129, **TENANT), ["display_name"]),
+        (v1.CreateTenantRequest(display_name="a\0b", **TENANT), ["display_name"]),
+        (v1.CreateTenantRequest(display_name="  ", **TENANT), ["display_name"]),
+        (v1.CreateTenantRequest(request_id="x" * 129, **TENANT), ["request_id"]),
+        (v1.CreateTenantRequest(request_id="\0", **TENANT), ["request_id"]),
+        (
+            v1.CreateTenantRequest(tenant_id="A", display_name=LONG, request_id="\0"),
+            ["request_id", "tenant_id", "display_name"],
+        ),
+        (v1.GetTenantRequest(), ["tenant_id"]),
+        (v1.GetTenantRequest(tenant_id="a\0"), ["tenant_id"]),
+        (v1.ListTenantsRequest(page_size=-1), ["page_size"]),
+        (v1.ListTenantsRequest(page_size=1001), ["page_size"]),
+        (v1.ListTenantsRequest(page_token="x"), ["page_token"]),
+        (v1.ListTenantsRequest(page_token="\0é"), ["page_token"]),
+        (v1.ListTenantsRequest(page_token=seal(SECRET, "memories", ("a",))), ["page_token"]),
+        (v1.ListTenantsRequest(page_token=seal(b"t" * 32, "tenants", ("a",))), ["page_token"]),
+        (v1.CreateApiKeyRequest(tenant_id="acme"), ["role"]),
+        (v1.CreateApiKeyRequest(tenant_id="acme", role=99), ["role"]),  # type: ignore[arg-type]  # open enum
+        (v1.CreateApiKeyRequest(role=v1.ROLE_SERVICE), ["tenant_id"]),
+        (v1.CreateApiKeyRequest(role=v1.ROLE_TENANT_ADMIN), ["tenant_id"]),
+        (v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN, tenant_id="acme"), ["tenant_id"]),
+        (key_request(display_name=LONG), ["display_name"]),
+        (key_request(client_id=LONG), ["client_id"]),
+        (key_request(client_id="\0"), ["client_id"]),
+        (key_request(request_id=LONG), ["request_id"]),
+        (key_request(expires_at=Timestamp(seconds=2**40)), ["expires_at"]),
+        (key_request(expires_at=Timestamp(seconds=-(2**40))), ["expires_at"]),
+        (key_request(expires_at=Timestamp(seconds=NOW // 1_000_000)), ["expires_at"]),
+        (v1.RevokeApiKeyRequest(tenant_id="acme"), ["key_id"]),
+        (v1.RevokeApiKeyRequest(tenant_id="acme", key_id="\0"), ["key_id"]),
+        (v1.RevokeApiKeyRequest(tenant_id="ACME", key_id=LONG), ["tenant_id", "key_id"]),
+        (v1.RevokeApiKeyRequest(tenant_id="acme", key_id="x", request_id="\0"), ["request_id"]),
+    ],
+)
+def test_a_wrong_field_is_named_with_what_would_be_right(
+    service_with_acme: TenantAdminService, request_message: object, fields: list[str]
+) -> None:
+    service = service_with_acme
+    methods: dict[type, Callable[[Any, Caller], object]] = {
+        v1.CreateTenantRequest: service.create_tenant,
+        v1.GetTenantRequest: service.get_tenant,
+        v1.ListTenantsRequest: service.list_tenants,
+        v1.CreateApiKeyRequest: service.create_api_key,
+        v1.RevokeApiKeyRequest: service.revoke_api_key,
+    }
+    with pytest.raises(InvalidField) as caught:
+        methods[type(request_message)](request_message, PLATFORM)
+    assert [violation.field for violation in caught.value.field_violations] == fields
+    assert all(violation.description for violation in caught.value.field_violations)
+
+
+def test_names_in_any_script_and_ids_of_any_length_are_kept(service: TenantAdminService) -> None:
+    for n, name in enumerate(("松鸦", "مرحبا", "🪶 jay", "x" * 256, "<b>&'\"%s[red]")):
+        request = v1.CreateTenantRequest(tenant_id=f"t{n}", display_name=name)
+        assert service.create_tenant(request, PLATFORM).tenant.display_name == name
+    longest = v1.CreateTenantRequest(tenant_id="a" + "-" * 62)
+    assert service.create_tenant(longest, PLATFORM).tenant.tenant_id == longest.tenant_id
