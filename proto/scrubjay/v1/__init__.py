@@ -15,16 +15,15 @@ from scrubjay.v1.tenant_service_pb2 import *  # noqa: F403
 if TYPE_CHECKING:
     from scrubjay.v1.memory_service_pb2_grpc import MemoryServiceStub as MemoryServiceStub
     from scrubjay.v1.tenant_service_pb2_grpc import TenantAdminServiceStub as TenantAdminServiceStub
+else:  # a type checker that saw __getattr__ would believe in every name
+    _STUBS = {
+        "MemoryServiceStub": "scrubjay.v1.memory_service_pb2_grpc",
+        "TenantAdminServiceStub": "scrubjay.v1.tenant_service_pb2_grpc",
+    }
 
-_STUBS = {
-    "MemoryServiceStub": "scrubjay.v1.memory_service_pb2_grpc",
-    "TenantAdminServiceStub": "scrubjay.v1.tenant_service_pb2_grpc",
-}
+    def __getattr__(name: str) -> Any:
+        if name in _STUBS:
+            from importlib import import_module
 
-
-def __getattr__(name: str) -> Any:
-    if name in _STUBS:
-        from importlib import import_module
-
-        return getattr(import_module(_STUBS[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return getattr(import_module(_STUBS[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
