@@ -1,0 +1,113 @@
+"""``python -m server``: serve, or bring the databases to this version."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from contextlib import closing
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+
+from scrubjay.errors import ScrubjayError
+from server.app import AddressInUse, App, migrate_all
+from server.config import Settings
+from server.data_dir import DataDirInUse
+from tenants.registry import FirstCredentials
+
+cli = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
+
+
+@cli.command()
+def serve() -> None:
+    """Serve until SIGINT or SIGTERM. Settings are environment variables: see docs/configuration.md."""
+    settings = _settings()
+    _log_to_stderr(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with _explained(), closing(App(settings)) as app:
+        if app.first_credentials is not None:
+            _show(app.first_credentials)
+        typer.echo(f"serving on {app.address}")
+        sys.stdout.flush()
+        stop.wait()
+        logging.getLogger("scrubjay").info("stopping")
+
+
+@cli.command()
+def migrate() -> None:
+    """Bring every database to this version's tables, and say which they are."""
+    settings = _settings()
+    _log_to_stderr(settings.log_level)
+    with _explained():
+        for name in migrate_all(settings):
+            typer.echo(f"{name}: up to date")
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        for problem in error.errors():
+            name = "".join(f"SCRUBJAY_{part}".upper() for part in problem["loc"])
+            typer.echo(f"{name or 'settings'}: {problem['msg']}", err=True)
+        raise SystemExit(2) from None
+
+
+class _explained:  # noqa: N801 - a context manager, used as a word
+    """Ends the program with one clear line where the server can't run."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ScrubjayError | DataDirInUse | AddressInUse | ValueError):
+            typer.echo(str(error), err=True)
+            raise SystemExit(1) from None
+
+
+def _show(first: FirstCredentials) -> None:
+    typer.echo(
+        "This catalogue is new. These keys are shown once and stored nowhere:\n"
+        f"  tenant {first.tenant.tenant_id!r}, service key:  {first.service.secret}\n"
+        f"  platform admin key:         {first.admin.secret}\n"
+        "Try:\n"
+        f"  export SCRUBJAY_API_KEY={first.service.secret}\n"
+        '  scrubjay --user alice add "I moved to Lisbon last spring"\n'
+        '  scrubjay --user alice search "which city do I live in?"'
+    )
+
+
+class _JsonLines(logging.Formatter):
+    """A log record as one line of JSON: when, how bad, what, and the request's id where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        for name in ("path", "reason", "request_id"):
+            if hasattr(record, name):
+                line[name] = getattr(record, name)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonLines())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+if __name__ == "__main__":
+    cli()

@@ -1,0 +1,202 @@
+"""The server, put together: every part is built here once, and closed by one exit stack."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from types import MappingProxyType, TracebackType
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from scrubjay.errors import ModelMismatch
+from scrubjay.memory import Micros
+from scrubjay.v1 import memory_service_pb2, tenant_service_pb2
+from server.config import Settings
+from server.data_dir import locked, pepper
+from server.index.cache import StreamCache
+from server.interceptors import TRANSPORT_BYTES, Door
+from server.providers.embedder import Embedder, open_embedder
+from server.providers.openai import OpenAISettings
+from server.providers.query_cache import QueryCache
+from server.router import Router
+from server.services import memory_service
+from server.shard import Shard
+from server.store.memory_store import MemoryStore
+from tenants import tenant_service
+from tenants.database import migrate, open_engine
+from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
+from tenants.tenant import Role
+
+SEMANTICS = "scrubjay.semantics"
+"""The health service's name for whether search knows meanings: NOT_SERVING under the embedder hash."""
+GRACE_SECONDS = 10
+"""How long running calls may finish when the server stops; most take milliseconds."""
+
+log = logging.getLogger("scrubjay.app")
+
+_SERVICES = (
+    memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"],
+    tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"],
+)
+ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
+    {**memory_service.ALLOWED, **tenant_service.ALLOWED}
+)
+
+
+def wall_clock() -> Micros:
+    """Microseconds since 1970."""
+    return Micros(time.time_ns() // 1000)
+
+
+class AddressInUse(Exception):
+    """The address to serve on can't be had."""
+
+
+class App:
+    """A running server, from construction to ``close``.
+
+    ``address`` is where it serves; ``first_credentials`` are set where this start made the catalogue.
+    Raises AddressInUse, DataDirInUse, ModelMismatch, StorageUnavailable or ModelUnavailable where it can't start, with
+    everything closed that was opened.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], Micros] = wall_clock) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(locked(settings.data_dir))
+            secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
+            embedder = stack.enter_context(closing(_embedder(settings)))
+            registry = _registry(settings, secret, embedder, stack)
+            shards = _shards(settings, embedder, stack)
+            self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
+            services = (
+                memory_service.MemoryService(Router(shards), embedder, secret, clock),
+                tenant_service.TenantAdminService(registry, secret, clock),
+            )
+            self.address = _serve(settings, Door(registry, ALLOWED), services, embedder.space.semantic, stack)
+            self._stack = stack.pop_all()
+
+    def close(self) -> None:
+        """Finish running calls, then close every part. May be called again."""
+        self._stack.close()
+
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _embedder(settings: Settings) -> Embedder:
+    openai = OpenAISettings(
+        base_url=settings.openai_base_url,
+        api_key=settings.openai_api_key.get_secret_value(),
+        model=settings.openai_model,
+        dimension=settings.openai_dimension,
+    )
+    embedder = open_embedder(settings.embedder, openai=openai)
+    try:
+        embedder.self_test()
+    except BaseException:
+        embedder.close()
+        raise
+    if not embedder.space.semantic:
+        log.warning("the embedder %s has no semantics: only shared words are found", settings.embedder)
+    return QueryCache(embedder)
+
+
+def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: ExitStack) -> Registry:
+    engine = open_engine(settings.catalogue_url())
+    stack.callback(engine.dispose)
+    migrate(engine, SCRIPTS, VERSION_TABLE)
+    space = embedder.space.id
+    registry = Registry(engine, pepper=secret, shard_names=settings.shard_urls(), space=space)
+    if other := sorted(registry.spaces() - {space}):
+        raise ModelMismatch(
+            f"tenants have vectors of the space {', '.join(other)}, but the embedder {settings.embedder!r} makes "
+            f"{space}; set SCRUBJAY_EMBEDDER to the one they were made with"
+        )
+    return registry
+
+
+def migrate_all(settings: Settings) -> list[str]:
+    """Bring the catalogue and every shard to this version's tables; what was looked at."""
+    with ExitStack() as stack:
+        stack.enter_context(locked(settings.data_dir))
+        engine = open_engine(settings.catalogue_url())
+        stack.callback(engine.dispose)
+        migrate(engine, SCRIPTS, VERSION_TABLE)
+        urls = settings.shard_urls()
+        for url in urls.values():
+            stack.enter_context(MemoryStore(url)).migrate()
+    return ["catalogue", *urls]
+
+
+def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[str, Shard]:
+    urls = settings.shard_urls()
+    budget_bytes = settings.resident_mib * 1024 * 1024 // len(urls)
+    shards = {}
+    for name, url in urls.items():
+        store = stack.enter_context(MemoryStore(url))
+        store.migrate()
+        cache = StreamCache(
+            store, space=embedder.space.id, dimension=embedder.space.dimension, budget_bytes=budget_bytes
+        )
+        stack.callback(cache.close)
+        shards[name] = Shard(name, store, cache)
+    return shards
+
+
+def _serve(
+    settings: Settings,
+    door: Door,
+    services: Sequence[object],
+    semantic: bool,
+    stack: ExitStack,
+) -> str:
+    """Start serving; the address, with the port that was taken."""
+    pool = stack.enter_context(
+        ThreadPoolExecutor(max_workers=settings.handler_threads, thread_name_prefix="scrubjay-call")
+    )
+    server = grpc.server(
+        pool,
+        maximum_concurrent_rpcs=settings.handler_threads + settings.queued_calls,
+        options=[
+            ("grpc.max_receive_message_length", TRANSPORT_BYTES),
+            ("grpc.max_send_message_length", TRANSPORT_BYTES),
+            # A second server on the port is an error, not half of the calls.
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+    for descriptor, service in zip(_SERVICES, services, strict=True):
+        server.add_generic_rpc_handlers((door.handlers(descriptor, service),))
+    reporter = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(reporter, server)
+    names = [service.full_name for service in _SERVICES]
+    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
+    port = _bind(server, settings.listen)
+    server.start()
+    stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
+    for name in ("", *names):
+        reporter.set(name, health_pb2.HealthCheckResponse.SERVING)
+    states = health_pb2.HealthCheckResponse
+    reporter.set(SEMANTICS, states.SERVING if semantic else states.NOT_SERVING)
+    stack.callback(reporter.enter_graceful_shutdown)
+    host = settings.listen.rpartition(":")[0]
+    return settings.listen if settings.listen.startswith("unix:") else f"{host}:{port}"
+
+
+def _bind(server: grpc.Server, listen: str) -> int:
+    try:
+        return server.add_insecure_port(listen)
+    except RuntimeError:
+        raise AddressInUse(
+            f"{listen} can't be served on: another program has it, or it is not this machine's; "
+            "set SCRUBJAY_LISTEN to a free one"
+        ) from None

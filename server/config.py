@@ -1,0 +1,96 @@
+"""The server's settings: read once, frozen. Each is an environment variable with the prefix SCRUBJAY_."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
+
+
+class Settings(BaseSettings):
+    """Where the server listens, keeps its data and finds its model."""
+
+    model_config = SettingsConfigDict(env_prefix="SCRUBJAY_", frozen=True, env_ignore_empty=True)
+
+    listen: str = Field(
+        default="127.0.0.1:7437", description="Address and port to serve on; port 0 takes a free one."
+    )
+    insecure: bool = Field(
+        default=False, description="Serve without TLS beyond loopback: only behind a proxy that ends TLS."
+    )
+    data_dir: Path = Field(
+        default=Path("data"), description="Folder of the SQLite files, the pepper and index snapshots."
+    )
+    shards: str = Field(
+        default="", description="Database URLs of the shards, separated by commas. Empty: four SQLite files."
+    )
+    catalogue: str = Field(
+        default="",
+        description="Database URL of tenants and keys. Empty: the first PostgreSQL shard, else a SQLite file.",
+    )
+    pepper: SecretStr = Field(
+        default=SecretStr(""),
+        description="Secret that keys and page tokens are authenticated with. Empty: made once in data_dir.",
+    )
+    embedder: Literal["lite", "e5", "openai", "hash"] = Field(
+        default="lite", description="The embedding model."
+    )
+    openai_base_url: str = Field(
+        default="https://api.openai.com/v1", description="OpenAI-compatible endpoint for the embedder openai."
+    )
+    openai_api_key: SecretStr = Field(default=SecretStr(""), description="Its key; never logged.")
+    openai_model: str = Field(default="text-embedding-3-small", description="Its embedding model.")
+    openai_dimension: int = Field(
+        default=1536, ge=1, le=8192, description="The dimension of that model's vectors."
+    )
+    handler_threads: int = Field(
+        default=64,
+        ge=2,
+        le=1024,
+        description="Calls answered at once. Most of them wait: for a commit, or for the model.",
+    )
+    queued_calls: int = Field(
+        default=512,
+        ge=0,
+        description="Calls that may wait for a thread; more are answered RESOURCE_EXHAUSTED.",
+    )
+    resident_mib: int = Field(
+        default=1024,
+        ge=16,
+        description="Memory for resident streams over all shards, in MiB; least recently used leave.",
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        default="INFO", description="Least level logged."
+    )
+
+    @field_validator("listen")
+    @classmethod
+    def _has_port(cls, listen: str) -> str:
+        if not listen.startswith("unix:") and not listen.rpartition(":")[2].isdigit():
+            raise ValueError("give address:port, such as 127.0.0.1:7437")
+        return listen
+
+    @model_validator(mode="after")
+    def _loopback_without_tls(self) -> Settings:
+        if not self.insecure and not self.listen.startswith(LOOPBACK):
+            raise ValueError(
+                f"{self.listen} is reachable from other machines and the server speaks no TLS itself; listen on "
+                "127.0.0.1, or set SCRUBJAY_INSECURE=1 behind a proxy that ends TLS"
+            )
+        return self
+
+    def shard_urls(self) -> dict[str, str]:
+        """Database URL by shard name."""
+        urls = [url.strip() for url in self.shards.split(",") if url.strip()]
+        if urls:
+            return {f"shard-{n}": url for n, url in enumerate(urls)}
+        return {f"shard-{n}": f"sqlite:///{self.data_dir / f'shard-{n}.db'}" for n in range(4)}
+
+    def catalogue_url(self) -> str:
+        """Database URL of the catalogue."""
+        postgres = [url for url in self.shard_urls().values() if url.startswith("postgresql")]
+        return self.catalogue or (postgres or [f"sqlite:///{self.data_dir / 'catalogue.db'}"])[0]

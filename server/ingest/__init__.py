@@ -1,0 +1,1 @@
+"""Writing: how what a caller gives becomes memories."""

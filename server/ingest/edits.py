@@ -1,0 +1,188 @@
+"""Changing and deleting what is stored: every edit goes through the merge law."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scrubjay.errors import EtagMismatch, InvalidField, MemoryDeleted, MemoryNotFound
+from scrubjay.memory import JsonValue, Memory, MemoryId, Micros, permitted, violations, visible
+from scrubjay.merge import KEYED_FIELDS, Outcome, State, Write, WriteResult, apply, get
+from scrubjay.stamp import CommitStamp, Stamp
+from scrubjay.wire import to_etag
+from server.ingest.author import Author
+from server.store.history import HistoryChange, HistoryKind
+from server.store.rows import Grave, StoredMemory, StreamKey
+from server.store.vector_codec import encode_vector
+from server.store.writing import Writing
+
+DELETED_AT_ONCE = 1000
+"""Rows that DeleteAll takes at a time from SQL, so that its memory is bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What an Update asks for.
+
+    ``values`` has the new memory; ``fields`` the mask's paths; ``vector`` the new content's, if any.
+    ``bases`` are the stamps its author was looking at, by register.
+    """
+
+    memory_id: MemoryId
+    values: Memory
+    fields: tuple[str, ...]
+    bases: Mapping[str, Stamp]
+    etag: str
+    vector: NDArray[np.float32] | None
+
+    def embedded(self, vector: NDArray[np.float32]) -> Edit:
+        """The same edit with the vector of its new content."""
+        return replace(self, vector=vector)
+
+
+def update(
+    writing: Writing, key: StreamKey, space: str, edit: Edit, author: Author, now: Micros
+) -> tuple[StoredMemory, tuple[WriteResult, ...]]:
+    """Apply the edit to the memory; nothing is written where it changes nothing."""
+    old = _living(writing, key, edit.memory_id, author, now)
+    _check_etag(old, edit.etag)
+    changed = _changed_registers(old.memory, edit)
+    if not changed:
+        return old, ()
+    (commit_stamp,) = writing.stamps(key, 1, now // 1000)
+    stamp = _after(old, commit_stamp, author)
+    state, results = apply(old.state, _writes(changed, old.state, edit, stamp), author.client_id)
+    _check(old, state, edit, author)
+    stored = StoredMemory.of(state, commit_stamp)
+    writing.replace(key, stored)
+    if edit.vector is not None and state.stamps["content"] == stamp:
+        writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
+    changes = [
+        HistoryChange(r.write.field, r.old_value, r.write.value, r.write.stamp, r.write.base, r.outcome)
+        for r in results
+    ]
+    writing.add_history(
+        key, [author.history_row(state.memory, HistoryKind.SET, changes, stamp, commit_stamp)]
+    )
+    return stored, results
+
+
+def _living(
+    writing: Writing, key: StreamKey, memory_id: MemoryId, author: Author, now: Micros
+) -> StoredMemory:
+    stored = writing.get(key.incarnation, memory_id)
+    if stored is None and writing.buried(key.incarnation, [memory_id]):
+        raise MemoryDeleted(memory_id)
+    if stored is None or not visible(stored.memory, author.client_id, now):
+        raise MemoryNotFound(memory_id)
+    return stored
+
+
+def _check_etag(stored: StoredMemory, etag: str) -> None:
+    if etag and etag != to_etag(stored.commit_stamp):
+        raise EtagMismatch(stored.memory.id)
+
+
+def _changed_registers(memory: Memory, edit: Edit) -> dict[str, JsonValue]:
+    """The registers that the edit writes with another value than the one that stands.
+
+    A register with a base stamp is written even so: its author says that the value was chosen.
+    """
+    found: dict[str, JsonValue] = {}
+    for field in edit.fields:
+        for register in _registers_of(field, memory, edit.values):
+            value = get(edit.values, register)
+            if value != get(memory, register) or register in edit.bases:
+                found[register] = value
+    return found
+
+
+def _registers_of(field: str, old: Memory, new: Memory) -> list[str]:
+    if field not in KEYED_FIELDS:
+        return [field]
+    keys = old.tags | new.tags if field == "tags" else {*old.metadata, *new.metadata}
+    return [f"{field}.{key}" for key in sorted(keys)]
+
+
+def _writes(changed: Mapping[str, JsonValue], state: State, edit: Edit, stamp: Stamp) -> list[Write]:
+    writes = []
+    for register, value in changed.items():
+        base = edit.bases.get(register, state.stamps.get(register))
+        if base is not None and base >= stamp:
+            raise InvalidField.of("base_stamps", f"{register}: {base} lies in the future; take it from Get")
+        writes.append(Write(register, value, stamp, base))
+    return writes
+
+
+def _check(old: StoredMemory, state: State, edit: Edit, author: Author) -> None:
+    if "privacy_level" in edit.fields and author.client_id != old.memory.owner_client_id:
+        raise InvalidField.of(
+            "memory.privacy_level",
+            f"only its owner, the client {old.memory.owner_client_id!r}, may change it",
+        )
+    if wrong := violations(state.memory):
+        raise InvalidField(violation.under("memory") for violation in wrong)
+
+
+def delete(
+    writing: Writing, key: StreamKey, memory_id: MemoryId, etag: str, author: Author, now: Micros
+) -> None:
+    """Delete the memory for ever; nothing happens where it was deleted before."""
+    if writing.buried(key.incarnation, [memory_id]):
+        return
+    stored = writing.get(key.incarnation, memory_id)
+    if stored is None or not permitted(stored.memory, author.client_id):
+        raise MemoryNotFound(memory_id)
+    _check_etag(stored, etag)
+    _bury(writing, key, [stored], author, now)
+
+
+def delete_all(writing: Writing, key: StreamKey, author: Author, now: Micros) -> int:
+    """Delete every memory of the stream that the author may see; how many there were."""
+    count = 0
+    before: tuple[Micros, MemoryId] | None = None
+    while page := writing.page(key, before, DELETED_AT_ONCE):
+        before = (page[-1].memory.created_at, page[-1].memory.id)
+        dead = [stored for stored in page if permitted(stored.memory, author.client_id)]
+        _bury(writing, key, dead, author, now)
+        count += len(dead)
+    return count
+
+
+def _bury(
+    writing: Writing, key: StreamKey, dead: Sequence[StoredMemory], author: Author, now: Micros
+) -> None:
+    commit_stamps = writing.stamps(key, len(dead), now // 1000)
+    stamps = [
+        _after(stored, commit_stamp, author) for stored, commit_stamp in zip(dead, commit_stamps, strict=True)
+    ]
+    writing.bury(
+        key,
+        [
+            Grave(stored.memory.id, commit_stamp, stamp)
+            for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
+        ],
+    )
+    writing.add_history(
+        key,
+        [
+            author.history_row(
+                stored.memory, HistoryKind.DELETE, _last_text(stored, stamp), stamp, commit_stamp
+            )
+            for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
+        ],
+    )
+
+
+def _after(stored: StoredMemory, commit_stamp: CommitStamp, author: Author) -> Stamp:
+    """A stamp of this commit that is later than every edit of the memory."""
+    latest = stored.state.latest()
+    return Stamp(max(commit_stamp, latest.time + 1 if latest else 0), author.replica)
+
+
+def _last_text(stored: StoredMemory, stamp: Stamp) -> list[HistoryChange]:
+    base = stored.state.stamps.get("content")
+    return [HistoryChange("content", stored.memory.content, None, stamp, base, Outcome.APPLIED)]

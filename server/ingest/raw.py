@@ -1,0 +1,91 @@
+"""The RAW policy: what a caller gives is what is stored, as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scrubjay.errors import MemoryExists
+from scrubjay.memory import Memory
+from scrubjay.merge import Outcome, create, registers
+from scrubjay.stamp import Stamp
+from server.ingest.author import Author
+from server.store.history import HistoryChange, HistoryKind
+from server.store.rows import StoredMemory, StreamKey
+from server.store.vector_codec import encode_vectors
+from server.store.writing import Writing
+from tenants.tenant import Incarnation
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A valid memory that is not stored yet, and the vector of its content."""
+
+    memory: Memory
+    vector: NDArray[np.float32]
+
+
+def add(
+    writing: Writing,
+    incarnation: Incarnation,
+    space: str,
+    drafts: Sequence[Draft],
+    author: Author,
+    now_millis: int,
+) -> list[StoredMemory | MemoryExists]:
+    """Store the drafts whose ids are free; one result for each, in order."""
+    ids = [draft.memory.id for draft in drafts]
+    taken = {*writing.get_many(incarnation, ids), *writing.buried(incarnation, ids)}
+    by_stream: dict[StreamKey, list[Draft]] = {}
+    accepted: list[bool] = []
+    for draft in drafts:
+        accepted.append(draft.memory.id not in taken)
+        if accepted[-1]:
+            taken.add(draft.memory.id)
+            by_stream.setdefault(StreamKey(incarnation, draft.memory.subject.key), []).append(draft)
+    stored = {
+        one.memory.id: one
+        for key, group in by_stream.items()
+        for one in _add_to_stream(writing, key, space, group, author, now_millis)
+    }
+    return [
+        stored[memory_id] if fresh else MemoryExists(memory_id)
+        for memory_id, fresh in zip(ids, accepted, strict=True)
+    ]
+
+
+def _add_to_stream(
+    writing: Writing, key: StreamKey, space: str, drafts: Sequence[Draft], author: Author, now_millis: int
+) -> list[StoredMemory]:
+    commit_stamps = writing.stamps(key, len(drafts), now_millis)
+    stamps = [Stamp(commit_stamp, author.replica) for commit_stamp in commit_stamps]
+    stored = [
+        StoredMemory.of(create(draft.memory, stamp), commit_stamp)
+        for draft, stamp, commit_stamp in zip(drafts, stamps, commit_stamps, strict=True)
+    ]
+    vectors = encode_vectors(np.stack([draft.vector for draft in drafts]))
+    writing.insert(key, stored)
+    writing.put_vectors(
+        key,
+        space,
+        [(one.memory.id, stamp, vector) for one, stamp, vector in zip(stored, stamps, vectors, strict=True)],
+    )
+    writing.add_history(
+        key,
+        [
+            author.history_row(
+                one.memory, HistoryKind.CREATE, _first_values(one.memory, stamp), stamp, one.commit_stamp
+            )
+            for one, stamp in zip(stored, stamps, strict=True)
+        ],
+    )
+    return stored
+
+
+def _first_values(memory: Memory, stamp: Stamp) -> list[HistoryChange]:
+    return [
+        HistoryChange(field, None, value, stamp, None, Outcome.APPLIED) for field, value in registers(memory)
+    ]

@@ -1,0 +1,152 @@
+"""The door's checks, in one place: size, credential, role, deadline, errors.
+
+A service's method is ``method(request, caller)``. This turns every call's bytes into its request, its
+credential into a Caller, and whatever is raised into one status with one ErrorInfo. An RPC without a
+policy entry is denied.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf import descriptor, message_factory
+from google.protobuf.message import DecodeError, Message
+
+from scrubjay.errors import (
+    CredentialInvalid,
+    DeadlineExceeded,
+    InternalError,
+    InvalidField,
+    MessageTooLarge,
+    RoleNotAllowed,
+    ScrubjayError,
+    TenantNotActive,
+)
+from scrubjay.memory import ClientId, Micros, name_violation
+from scrubjay.status import to_status
+from tenants.tenant import Caller, Role, TenantState
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""A batch of 100 memories of 16 KiB with their metadata fits; anything larger is not a call's work."""
+TRANSPORT_BYTES = 2 * MAX_MESSAGE_BYTES
+"""gRPC itself cuts off here, with a status that has no reason; between the two we answer."""
+DETAILS_KEY = "grpc-status-details-bin"
+CLIENT_KEY = "scrubjay-client"
+
+log = logging.getLogger("scrubjay.door")
+
+Method = Callable[[Any, Caller], Message | bytes]
+Handler = Callable[[bytes, grpc.ServicerContext], bytes]
+
+
+class Authenticator(Protocol):
+    """Turns a key into the caller it stands for."""
+
+    def authenticate(self, key: str, now: Micros) -> Caller:
+        """The caller; CredentialInvalid where the key is unknown, revoked or expired."""
+
+
+class Door:
+    """Makes gRPC handlers of a service's methods."""
+
+    def __init__(self, authenticator: Authenticator, allowed: Mapping[str, frozenset[Role]]) -> None:
+        self._authenticator = authenticator
+        self._allowed = allowed
+
+    def handlers(
+        self, service: descriptor.ServiceDescriptor, implementation: object
+    ) -> grpc.GenericRpcHandler:
+        """Handlers of every RPC of ``service``; the implementation has a snake_case method for each."""
+        return grpc.method_handlers_generic_handler(
+            service.full_name,
+            {
+                rpc.name: grpc.unary_unary_rpc_method_handler(
+                    self._handler(
+                        f"/{service.full_name}/{rpc.name}",
+                        message_factory.GetMessageClass(rpc.input_type),
+                        getattr(implementation, method_name(rpc.name)),
+                    )
+                )
+                for rpc in service.methods
+            },
+        )
+
+    def _handler(self, path: str, request_type: type[Message], method: Method) -> Handler:
+        def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
+            try:
+                caller = self._caller(path, context)
+                answer = method(_parse(request_type, body), caller)
+                return answer if isinstance(answer, bytes) else answer.SerializeToString()
+            except ScrubjayError as error:
+                _refuse(context, error, path)
+            except Exception:
+                request_id = uuid.uuid4().hex
+                log.exception("internal error", extra={"path": path, "request_id": request_id})
+                _refuse(
+                    context,
+                    InternalError(
+                        "the server failed; its log has this request_id", metadata={"request_id": request_id}
+                    ),
+                    path,
+                )
+            raise AssertionError("a refused call is aborted")
+
+        return handle
+
+    def _caller(self, path: str, context: grpc.ServicerContext) -> Caller:
+        metadata = {
+            key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
+        }
+        scheme, _, key = metadata.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise CredentialInvalid
+        caller = self._authenticator.authenticate(key.strip(), Micros(time.time_ns() // 1000))
+        if caller.role not in self._allowed.get(path, frozenset()):
+            raise RoleNotAllowed(f"a key of role {caller.role.name} may not call {path}")
+        if caller.tenant is not None and caller.tenant.state is not TenantState.ACTIVE:
+            raise TenantNotActive(f"the tenant is {caller.tenant.state.name}")
+        remaining = context.time_remaining()
+        if remaining is not None and remaining <= 0:
+            raise DeadlineExceeded("the deadline passed before the call began; give it more time")
+        return _named_client(caller, metadata.get(CLIENT_KEY, ""))
+
+
+def method_name(rpc: str) -> str:
+    """The method of an RPC: ``BatchGet`` -> ``batch_get``."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in rpc).lstrip("_")
+
+
+def _named_client(caller: Caller, client_id: str) -> Caller:
+    """A service key may name the client it acts for; privacy is then judged by that client."""
+    if not client_id or caller.tenant is None:
+        return caller
+    if (wrong := name_violation(CLIENT_KEY, client_id)) is not None:
+        raise InvalidField([wrong])
+    return replace(caller, client_id=ClientId(client_id))
+
+
+def _parse(request_type: type[Message], body: bytes) -> Message:
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise MessageTooLarge(f"the message has {len(body)} bytes; at most {MAX_MESSAGE_BYTES} are allowed")
+    try:
+        return request_type.FromString(body)
+    except DecodeError:
+        raise InvalidField.of(
+            "", f"the bytes are no {request_type.DESCRIPTOR.full_name}; texts must be valid UTF-8"
+        ) from None
+
+
+def _refuse(context: grpc.ServicerContext, error: ScrubjayError, path: str) -> None:
+    log.debug("refused", extra={"path": path, "reason": error.reason})
+    status = to_status(error)
+    context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
+    context.abort(_CODES[status.code], status.message)
+
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}

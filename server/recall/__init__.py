@@ -1,0 +1,1 @@
+"""Finding: arms, fusion, explanation."""

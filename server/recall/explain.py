@@ -1,0 +1,38 @@
+"""Why a hit is there: one sentence, contributions that add up to the score, the words it shares."""
+
+from __future__ import annotations
+
+from scrubjay import v1
+from scrubjay.memory import within
+from scrubjay.text import tokens
+from server.recall.search import Hit, Query
+
+
+def explain(query: Query, hit: Hit) -> v1.Explanation:
+    """The explanation of ``hit``; its contributions' values add up to the hit's score."""
+    contributions = [
+        v1.Contribution(arm=arm, measure=measure, value=query.recipe.weights[arm] * measure)
+        for arm, measure in hit.measures.items()
+    ]
+    held = set(tokens(hit.row.memory.content))
+    matched = [term for term in dict.fromkeys(tokens(query.text)) if term in held]
+    scope = next((s for s in query.view.scopes if within(hit.row.memory.scope, s)), "")
+    return v1.Explanation(
+        sentence=_sentence(hit, matched),
+        contributions=contributions,
+        matched_terms=matched,
+        scope=scope,
+    )
+
+
+def _sentence(hit: Hit, matched: list[str]) -> str:
+    near = hit.measures["dense"]
+    meaning = (
+        "close in meaning" if near >= 0.5 else "related in meaning" if near >= 0.25 else "far in meaning"
+    )
+    if "lexical" not in hit.measures:
+        return f"It is {meaning} ({near:.2f})."
+    if not matched:
+        return f"It is {meaning} ({near:.2f}) and shares no word with the query."
+    words = ", ".join(matched[:5]) + (" …" if len(matched) > 5 else "")
+    return f"It is {meaning} ({near:.2f}) and shares {words} ({hit.measures['lexical']:.2f} of the query's weight)."

@@ -1,0 +1,1 @@
+"""The doors: a message becomes a value, the shard answers, the value becomes a message."""

@@ -1,0 +1,37 @@
+"""An operation as its message."""
+
+from __future__ import annotations
+
+from scrubjay import v1
+from scrubjay.stamp import time_text
+from scrubjay.wire import commit_micros, to_timestamp, to_value
+from server.store.history import HistoryChange, HistoryRow
+
+
+def history_entry(row: HistoryRow) -> v1.HistoryEntry:
+    """The message of one operation."""
+    return v1.HistoryEntry(
+        operation_id=row.operation_id,
+        memory_id=row.memory_id,
+        kind=v1.OperationKind.ValueType(row.kind),
+        changes=[_field_change(change) for change in row.changes],
+        client_id=row.client_id,
+        replica_id=row.replica_id.hex(),
+        actor=row.actor,
+        role=row.role,
+        outcome=v1.Outcome.ValueType(row.outcome),
+        commit_stamp=time_text(row.commit_stamp),
+        commit_time=to_timestamp(commit_micros(row.commit_stamp)),
+        claimed_time=to_timestamp(row.claimed_at),
+    )
+
+
+def _field_change(change: HistoryChange) -> v1.FieldChange:
+    return v1.FieldChange(
+        field=change.field,
+        old_value=None if change.old is None else to_value(change.old),
+        new_value=None if change.new is None else to_value(change.new),
+        stamp=str(change.stamp),
+        base_stamp="" if change.base is None else str(change.base),
+        outcome=v1.Outcome.ValueType(change.outcome),
+    )

@@ -1,0 +1,93 @@
+"""What the memory RPCs' requests share: subjects, scopes, pages, and the rules they must meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from scrubjay.errors import FieldViolation, InvalidField
+from scrubjay.memory import SUBJECT_FIELDS, Subject, is_memory_id, name_violation, scope_violation, subject_of
+
+MAX_BATCH = 100
+"""One transaction's work: more would hold other writers of the shard up."""
+MAX_TOP_K = 200
+"""More hits than this are a list, not an answer."""
+DEFAULT_TOP_K = 10
+MAX_PAGE = 1000
+"""A page of 1 000 memories of usual size is some 300 KiB."""
+DEFAULT_PAGE = 100
+MAX_SCOPES = 32
+"""Each is compared with every scope of the stream."""
+MAX_REQUEST_ID_BYTES = 128
+
+
+class NamesSubject(Protocol):
+    """A request that names a subject."""
+
+    @property
+    def user_id(self) -> str: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+
+
+def check(violations: Iterable[FieldViolation | None]) -> None:
+    """Raise InvalidField unless every element is None."""
+    found = [v for v in violations if v is not None]
+    if found:
+        raise InvalidField(found)
+
+
+def read_subject(request: NamesSubject) -> Subject:
+    """The subject of a read; the narrower ids beside it stay filters."""
+    check(name_violation(name, getattr(request, name)) for name in SUBJECT_FIELDS)
+    subject = subject_of(request.user_id, request.agent_id, request.run_id)
+    if subject is None:
+        raise InvalidField.of("user_id", "one of user_id, agent_id and run_id is needed")
+    return subject
+
+
+def sole_subject(request: NamesSubject) -> Subject:
+    """The subject of a call that takes exactly one of the three ids."""
+    given = [name for name in SUBJECT_FIELDS if getattr(request, name)]
+    if len(given) > 1:
+        raise InvalidField.of(given[1], f"{' and '.join(given)} are set; exactly one is needed")
+    return read_subject(request)
+
+
+def narrowing(request: NamesSubject, subject: Subject) -> tuple[str, str]:
+    """The agent_id and run_id that narrow a read; the one that is the subject itself does not."""
+    agent_id = request.agent_id if subject.kind == "user" else ""
+    run_id = request.run_id if subject.kind != "run" else ""
+    return agent_id, run_id
+
+
+def check_request_id(request_id: str) -> None:
+    """Refuse a request_id that can't be kept."""
+    size = len(request_id.encode())
+    if size > MAX_REQUEST_ID_BYTES or "\0" in request_id:
+        raise InvalidField.of(
+            "request_id", f"has {size} bytes; give at most {MAX_REQUEST_ID_BYTES} without NUL, such as a UUID"
+        )
+
+
+def check_memory_id(field: str, memory_id: str) -> None:
+    """Refuse what can't be a memory's id."""
+    if not is_memory_id(memory_id):
+        raise InvalidField.of(field, f"{memory_id!r} is no UUID in canonical lower-case form")
+
+
+def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
+    """The scopes of a read."""
+    if len(scopes) > MAX_SCOPES:
+        raise InvalidField.of("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")
+    check(scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes))
+    return tuple(scopes)
+
+
+def bounded(field: str, value: int, default: int, most: int) -> int:
+    """A count from 1 to ``most``; 0 stands for the default."""
+    if not 0 <= value <= most:
+        raise InvalidField.of(field, f"is {value}; give a number from 1 to {most}, or 0 for {default}")
+    return value or default

@@ -1,0 +1,258 @@
+"""One shard: its store, its resident streams, and what can be done with the memories in it.
+
+Functions keep their RPC's verb. A write's answer is made inside its transaction and kept with it under
+the caller's request_id, so that a repeat gets the same answer and an answer never lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from scrubjay.errors import MemoryDeleted, MemoryNotFound, RequestIdReused, RevisionNotReached
+from scrubjay.memory import ClientId, MemoryId, Micros, permitted, visible, within
+from scrubjay.stamp import CommitStamp
+from scrubjay.wire import commit_micros
+from server.index.cache import StreamCache
+from server.index.resident import View
+from server.recall.search import Hit, Matcher, Query, search
+from server.store.history import HistoryRow
+from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamKey, Writing
+from tenants.tenant import Incarnation
+
+Answer = TypeVar("Answer", bound=Message)
+_Memories = list[StoredMemory]
+_Operations = list[HistoryRow]
+
+CHUNK = 500
+"""Rows that a filtered list reads from SQL at a time."""
+MOST_LOOKED_AT = 10_000
+"""Rows that one page of a filtered list looks at: a page may be short, or empty, before the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A mutation's identity: the same ``request_id`` and body get the first answer for 24 hours."""
+
+    incarnation: Incarnation
+    request_id: str
+    digest: bytes
+    now: Micros
+
+    @classmethod
+    def of(cls, incarnation: Incarnation, message: Message, request_id: str, now: Micros) -> Request:
+        """The identity of a request message."""
+        body = f"{message.DESCRIPTOR.full_name}\0".encode() + message.SerializeToString(deterministic=True)
+        return cls(incarnation, request_id, hashlib.sha256(body).digest(), now)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of a list: what to look for, and behind which memory."""
+
+    key: StreamKey
+    view: View
+    matches: Matcher | None
+    before: tuple[Micros, MemoryId] | None
+    size: int
+
+    @property
+    def selective(self) -> bool:
+        """Whether it asks for less than the whole stream."""
+        view = self.view
+        return bool(self.matches or view.scopes or view.agent_id or view.run_id)
+
+
+class Shard:
+    """One shard's memories. Every argument that names a row begins with the tenant's incarnation."""
+
+    def __init__(self, name: str, store: MemoryStore, cache: StreamCache) -> None:
+        self.name = name
+        self._store = store
+        self._cache = cache
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _reading(self, revision: Mapping[StreamKey, CommitStamp]) -> Iterator[Reading]:
+        with self._store.read() as reading:
+            for key, stamp in revision.items():
+                head = reading.head(key)
+                if head is None or head.head < stamp:
+                    raise RevisionNotReached
+            yield reading
+
+    def get(
+        self,
+        incarnation: Incarnation,
+        memory_id: MemoryId,
+        client_id: ClientId,
+        now: Micros,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> StoredMemory:
+        """A memory. MemoryDeleted where it was deleted, MemoryNotFound where the client may not see one."""
+        with self._reading(revision) as reading:
+            stored = reading.get(incarnation, memory_id)
+            if stored is None and reading.buried(incarnation, [memory_id]):
+                raise MemoryDeleted(memory_id)
+        if stored is None or not visible(stored.memory, client_id, now):
+            raise MemoryNotFound(memory_id)
+        return stored
+
+    def batch_get(
+        self,
+        incarnation: Incarnation,
+        ids: Sequence[MemoryId],
+        client_id: ClientId,
+        now: Micros,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> dict[MemoryId, StoredMemory]:
+        """Those of the memories that the client may see."""
+        with self._reading(revision) as reading:
+            found = reading.get_many(incarnation, ids)
+        return {i: stored for i, stored in found.items() if visible(stored.memory, client_id, now)}
+
+    def list(
+        self, listing: Listing, revision: Mapping[StreamKey, CommitStamp]
+    ) -> tuple[Sequence[StoredMemory], tuple[Micros, MemoryId] | None]:
+        """A page of memories, newest created_at first, and behind which one the next page begins."""
+        page: _Memories = []
+        before, looked_at = listing.before, 0
+        chunk = max(CHUNK, listing.size + 1) if listing.selective else listing.size + 1
+        with self._reading(revision) as reading:
+            while looked_at < MOST_LOOKED_AT:
+                rows = reading.page(listing.key, before, chunk)
+                for stored in rows:
+                    if len(page) == listing.size:
+                        return page, before
+                    before = (stored.memory.created_at, stored.memory.id)
+                    if _listed(stored, listing):
+                        page.append(stored)
+                if len(rows) < chunk:
+                    return page, None
+                looked_at += len(rows)
+        return page, before
+
+    def search(
+        self, key: StreamKey, query: Query, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        """The best hits of the stream, which is brought up to date first."""
+        if revision:
+            with self._reading(revision):
+                pass
+        with self._cache.reading(key) as stream:
+            return search(stream, query)
+
+    def history(
+        self,
+        incarnation: Incarnation,
+        of: MemoryId | StreamKey,
+        before: CommitStamp | None,
+        size: int,
+        client_id: ClientId,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> tuple[Sequence[HistoryRow], CommitStamp | None]:
+        """A page of operations, newest first, and before which stamp the next page begins.
+
+        Operations on a memory while it was private are its owner's alone.
+        """
+        page: _Operations = []
+        with self._reading(revision) as reading:
+            if not isinstance(of, StreamKey):
+                self._check_known(reading, incarnation, of, client_id)
+            while True:
+                rows = reading.history(incarnation, of, before, size + 1)
+                for row in rows:
+                    if len(page) == size:
+                        return page, before
+                    before = row.commit_stamp
+                    if row.private_to in ("", client_id):
+                        page.append(row)
+                if len(rows) <= size:
+                    return page, None
+
+    @staticmethod
+    def _check_known(
+        reading: Reading, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId
+    ) -> None:
+        stored = reading.get(incarnation, memory_id)
+        if stored is not None and permitted(stored.memory, client_id):
+            return
+        newest = reading.history(incarnation, memory_id, None, 1)
+        if stored is not None or not newest or newest[0].private_to not in ("", client_id):
+            raise MemoryNotFound(memory_id)
+
+    def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> StreamKey:
+        """Where a write on the memory, living or deleted, must lock. MemoryNotFound where there is none."""
+        with self._store.read() as reading:
+            stream = reading.stream_of(incarnation, memory_id)
+        if stream is None:
+            raise MemoryNotFound(memory_id)
+        return StreamKey(incarnation, stream)
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    def answered(self, request: Request, kind: type[Answer]) -> Answer | None:
+        """The answer that the request got before, if any. RequestIdReused where its body was another."""
+        if not request.request_id:
+            return None
+        with self._store.read() as reading:
+            return _answered(reading, request, kind)
+
+    def write(
+        self,
+        request: Request,
+        keys: Iterable[StreamKey],
+        kind: type[Answer],
+        unit: Callable[[Writing], Answer],
+    ) -> Answer:
+        """Run ``unit`` once for the request, under the heads of the streams ``keys``; its answer."""
+        locked = sorted(set(keys))
+
+        def once(writing: Writing) -> Answer:
+            if request.request_id and (first := _answered(writing, request, kind)) is not None:
+                return first
+            answer = unit(writing)
+            if request.request_id:
+                writing.save_request(
+                    request.incarnation,
+                    request.request_id,
+                    request.digest,
+                    answer.SerializeToString(),
+                    request.now,
+                )
+            heads = {key: head.head for key in locked if (head := writing.head(key)) is not None}
+            writing.on_commit(lambda: self._note(heads))
+            return answer
+
+        return self._store.write(locked, once)
+
+    def _note(self, heads: Mapping[StreamKey, CommitStamp]) -> None:
+        for key, head in heads.items():
+            self._cache.note(key, head)
+
+
+def _answered(reading: Reading, request: Request, kind: type[Answer]) -> Answer | None:
+    found = reading.request(request.incarnation, request.request_id, request.now)
+    if found is None:
+        return None
+    digest, response = found
+    if digest != request.digest:
+        raise RequestIdReused(request.request_id)
+    return kind.FromString(response)
+
+
+def _listed(stored: StoredMemory, listing: Listing) -> bool:
+    memory, view = stored.memory, listing.view
+    return (
+        visible(memory, view.client_id, view.now)
+        and (not view.agent_id or memory.agent_id == view.agent_id)
+        and (not view.run_id or memory.run_id == view.run_id)
+        and (not view.scopes or any(within(memory.scope, scope) for scope in view.scopes))
+        and (listing.matches is None or listing.matches(memory, commit_micros(stored.commit_stamp)))
+    )
