@@ -7,11 +7,12 @@ None or the empty string, as the field says. Nothing here reads a clock or draws
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import NewType, TypeAlias
 
@@ -34,6 +35,8 @@ MAX_TAG_BYTES = 64
 MAX_METADATA_KEYS = 32
 MAX_METADATA_KEY_BYTES = 128
 MAX_METADATA_BYTES = 8 * 1024
+MAX_JSON_DEPTH = 16
+"""Objects and lists within each other; the contract's encoding fails near 30, Python's near 1 000."""
 MAX_MESSAGE_IDS = 64
 MIN_MICROS = Micros(-62_135_596_800_000_000)
 MAX_MICROS = Micros(253_402_300_799_999_999)
@@ -42,6 +45,12 @@ DEFAULT_SCOPE = "general"
 DEFAULT_CATEGORY = "FACT"
 SUBJECT_FIELDS = ("user_id", "agent_id", "run_id")
 _FORBIDDEN_METADATA_KEYS = frozenset(SUBJECT_FIELDS)
+_MAX_EXACT_INT = 2**53
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?"
+    r"(?:[Zz]|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))"
+)
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -144,6 +153,44 @@ def new_memory_id(now_millis: int, randomness: bytes) -> MemoryId:
     return MemoryId(str(uuid.UUID(int=bits)))
 
 
+def parse_time(text: str) -> Micros | None:
+    """RFC 3339 text as Micros, finer parts cut off; None for other text and outside the years 1 to 9999."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    day, time, fraction, sign, hours, minutes = match.groups()
+    try:
+        local = datetime.fromisoformat(f"{day}T{time}+00:00")
+    except ValueError:
+        return None
+    micros = (local - _EPOCH) // timedelta(microseconds=1) + int((fraction or "0").ljust(6, "0")[:6])
+    if sign:
+        offset = (int(hours) * 60 + int(minutes)) * 60_000_000
+        micros += offset if sign == "-" else -offset
+    return Micros(micros) if MIN_MICROS <= micros <= MAX_MICROS else None
+
+
+def normal_json(value: JsonValue) -> JsonValue:
+    """The value as every side holds it, so that ``canonical_json`` gives the same bytes everywhere.
+
+    A number is what a double holds of it, as an int where it is whole and at most 2**53. Lists and
+    mappings become list and dict. The value has no ``json_violation``.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int | float):
+        number = float(value)
+        return int(number) if abs(number) <= _MAX_EXACT_INT and number.is_integer() else number
+    if isinstance(value, Mapping):
+        return {key: normal_json(member) for key, member in value.items()}
+    return [normal_json(element) for element in value]
+
+
+def normal_metadata(metadata: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """``normal_json`` of metadata; a null member counts as absent, as in a JSON merge patch."""
+    return {key: normal_json(value) for key, value in metadata.items() if value is not None}
+
+
 def canonical_json(value: JsonValue) -> str:
     """JSON that is the same text for the same value: sorted keys, no spaces, no escapes."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -243,34 +290,51 @@ def _tag_violations(tags: frozenset[str]) -> Iterator[FieldViolation | None]:
 def _metadata_violations(metadata: Mapping[str, JsonValue]) -> Iterator[FieldViolation]:
     if len(metadata) > MAX_METADATA_KEYS:
         yield FieldViolation("metadata", f"has {len(metadata)} keys; at most {MAX_METADATA_KEYS} are allowed")
-    for key, value in metadata.items():
-        path = f"metadata.{key}"
-        if key in _FORBIDDEN_METADATA_KEYS:
-            yield FieldViolation(path, f"set the field {key} instead; metadata never names the subject")
-        elif not key.strip() or "\0" in key or len(key.encode(errors="replace")) > MAX_METADATA_KEY_BYTES:
-            yield FieldViolation(path, f"a key is a text of 1 to {MAX_METADATA_KEY_BYTES} bytes without NUL")
-        elif not _is_plain_json(value):
-            yield FieldViolation(path, "is no JSON value: no NaN, infinity, NUL or lone surrogate")
-    try:
-        size = len(canonical_json(metadata).encode())
-    except (ValueError, TypeError):
+    wrong = [v for key, value in metadata.items() if (v := _member_violation(key, value)) is not None]
+    yield from wrong
+    if wrong:
         return
+    size = len(canonical_json(normal_metadata(metadata)).encode())
     if size > MAX_METADATA_BYTES:
         yield FieldViolation(
             "metadata", f"has {size} bytes as JSON; at most {MAX_METADATA_BYTES} are allowed"
         )
 
 
-def _is_plain_json(value: JsonValue) -> bool:
+def _member_violation(key: str, value: JsonValue) -> FieldViolation | None:
+    path = f"metadata.{key}"
+    if key in _FORBIDDEN_METADATA_KEYS:
+        return FieldViolation(path, f"set the field {key} instead; metadata never names the subject")
+    if not key.strip() or not _is_storable(key) or len(key.encode()) > MAX_METADATA_KEY_BYTES:
+        return FieldViolation(
+            path, f"its key is no text of 1 to {MAX_METADATA_KEY_BYTES} bytes without NUL and lone surrogates"
+        )
+    return json_violation(path, value)
+
+
+def json_violation(field_path: str, value: JsonValue) -> FieldViolation | None:
+    """What keeps the value from being JSON that both ends can hold, if anything."""
+    fault = _json_fault(value, MAX_JSON_DEPTH)
+    return None if fault is None else FieldViolation(field_path, fault)
+
+
+def _json_fault(value: object, depth: int) -> str | None:
+    """What is wrong with a value that may hold ``depth`` levels of objects and lists."""
+    if value is None or isinstance(value, bool):
+        return None
     if isinstance(value, str):
-        return _is_storable(value)
-    if isinstance(value, bool | int) or value is None:
-        return True
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, Mapping):
-        return all(_is_plain_json(k) and _is_plain_json(v) for k, v in value.items())
-    return isinstance(value, Sequence) and all(map(_is_plain_json, value))
+        return None if _is_storable(value) else "holds a NUL character or a lone surrogate; remove it"
+    if isinstance(value, int | float):
+        return None if abs(value) <= sys.float_info.max else "holds a number that no finite double can hold"
+    if not isinstance(value, Mapping | list | tuple):
+        return f"holds a {type(value).__name__}, which is no JSON"
+    if depth == 0:
+        return f"is nested deeper than {MAX_JSON_DEPTH}; flatten it"
+    members = [*value, *value.values()] if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping) and not all(isinstance(key, str) for key in value):
+        return "holds a key that is no text"
+    faults = (_json_fault(member, depth - 1) for member in members)
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def _is_storable(text: str) -> bool:

@@ -131,6 +131,11 @@ def tokens(text: str) -> list[str]:
     return found
 
 
+def fold(text: str) -> str:
+    """The text in NFKC without case: what two texts share that differ in case and width alone."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
 def _chunk_tokens(chunk: str) -> tuple[str, ...]:
     return _cached_tokens(chunk) if len(chunk) <= MAX_TOKEN_LENGTH else tuple(_compute_tokens(chunk))
 
@@ -162,7 +167,7 @@ def _compound_tokens(compound: str) -> Iterator[str]:
     """The terms of words and numbers joined by signs."""
     name = compound.rstrip("+#")
     if name != compound and not name[-1:].isdigit():
-        yield _fold(compound)
+        yield fold(compound)[:MAX_TOKEN_LENGTH]
         if len(name) == 1:
             return
     name = _THOUSANDS.sub("", name)
@@ -174,7 +179,7 @@ def _compound_tokens(compound: str) -> Iterator[str]:
     unsigned = name.lstrip("+-")
     parts = [part for part in _SEPARATORS.split(unsigned) if part]
     if len(parts) > 1 and len(unsigned) <= MAX_TOKEN_LENGTH:
-        yield _fold(unsigned.replace("'", ""))
+        yield fold(unsigned.replace("'", ""))[:MAX_TOKEN_LENGTH]
         if _INITIALS.fullmatch(unsigned):
             yield unsigned.replace(".", "").lower()
     for part in parts:
@@ -205,7 +210,7 @@ def _apostrophe_tokens(word: str) -> Iterator[str]:
 def _word_tokens(word: str) -> Iterator[str]:
     """A word of letters, digits and marks, then what it is made of."""
     if not word.isascii():
-        yield from _marked_tokens(_fold(word))
+        yield from _marked_tokens(fold(word)[:MAX_TOKEN_LENGTH])
     elif word.isdigit():
         yield from _number_tokens(word)
     else:
@@ -232,10 +237,6 @@ def _hump_tokens(word: str) -> Iterator[str]:
                 yield from _number_tokens(hump)
             elif len(hump) > 1:
                 yield stem(hump.lower())
-
-
-def _fold(word: str) -> str:
-    return unicodedata.normalize("NFKC", word.casefold())[:MAX_TOKEN_LENGTH]
 
 
 def stem(word: str) -> str:

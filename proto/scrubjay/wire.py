@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from google.protobuf import struct_pb2, timestamp_pb2
 
 from scrubjay import v1
+from scrubjay.errors import InvalidField
 from scrubjay.memory import (
     DEFAULT_CATEGORY,
     DEFAULT_SCOPE,
+    MAX_JSON_DEPTH,
     ClientId,
     JsonValue,
     Memory,
@@ -17,6 +19,7 @@ from scrubjay.memory import (
     Micros,
     PrivacyLevel,
     Source,
+    normal_json,
 )
 from scrubjay.stamp import CommitStamp, time_text
 
@@ -35,7 +38,7 @@ def from_timestamp(message: timestamp_pb2.Timestamp) -> Micros:
 
 
 def to_struct(values: Mapping[str, JsonValue]) -> struct_pb2.Struct:
-    """A JSON object as a Struct. Numbers become doubles, as the contract has it."""
+    """A JSON object as a Struct. Numbers become doubles, as the contract has it; null members are kept."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _fill(struct.fields[key], value)
@@ -66,26 +69,39 @@ def _fill(message: struct_pb2.Value, value: JsonValue) -> None:
             _fill(message.list_value.values.add(), element)
 
 
-def from_struct(struct: struct_pb2.Struct) -> dict[str, JsonValue]:
-    """A Struct as a JSON object. A null member counts as absent, as in a JSON merge patch."""
-    found = {key: from_value(value) for key, value in struct.fields.items()}
+def from_struct(struct: struct_pb2.Struct, path: str = "metadata") -> dict[str, JsonValue]:
+    """A Struct as a JSON object. A null member counts as absent, as in a JSON merge patch.
+
+    InvalidField names the member that is nested deeper than ``MAX_JSON_DEPTH``.
+    """
+    found = {key: from_value(value, f"{path}.{key}") for key, value in struct.fields.items()}
     return {key: value for key, value in found.items() if value is not None}
 
 
-def from_value(message: struct_pb2.Value) -> JsonValue:
-    """A Value as JSON; whole numbers that a double holds exactly come back as int."""
-    match message.WhichOneof("kind"):
+def from_value(message: struct_pb2.Value, path: str = "value") -> JsonValue:
+    """A Value as JSON in the form of ``normal_json``.
+
+    InvalidField about ``path`` where it is nested deeper than ``MAX_JSON_DEPTH``.
+    """
+    return _from_value(message, path, MAX_JSON_DEPTH)
+
+
+def _from_value(message: struct_pb2.Value, path: str, depth: int) -> JsonValue:
+    kind = message.WhichOneof("kind")
+    if kind in ("struct_value", "list_value") and depth == 0:
+        raise InvalidField.of(path, f"is nested deeper than {MAX_JSON_DEPTH}; flatten it")
+    match kind:
         case "bool_value":
             return message.bool_value
         case "number_value":
-            number = message.number_value
-            return int(number) if number.is_integer() and abs(number) <= 2**53 else number
+            return normal_json(message.number_value)
         case "string_value":
             return message.string_value
         case "struct_value":
-            return {key: from_value(value) for key, value in message.struct_value.fields.items()}
+            members = message.struct_value.fields.items()
+            return {key: _from_value(value, path, depth - 1) for key, value in members}
         case "list_value":
-            return [from_value(value) for value in message.list_value.values]
+            return [_from_value(value, path, depth - 1) for value in message.list_value.values]
     return None
 
 
@@ -130,8 +146,9 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
 def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, now: Micros) -> Memory:
     """What a writer sent as a memory, with the contract's defaults; output-only fields are not read.
 
-    ``memory_id`` and ``now`` stand in where the writer gave no id and no created_at. Nothing is
-    validated here: see ``scrubjay.memory.violations``.
+    ``memory_id`` and ``now`` stand in where the writer gave no id and no created_at. InvalidField where
+    the message has what no value can hold: an unknown privacy level, or metadata that is nested too
+    deep. Nothing else is validated here: see ``scrubjay.memory.violations``.
     """
     source = message.source
     return Memory(
@@ -153,13 +170,21 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
             trust_class=source.trust_class,
         ),
         confidence=message.confidence if message.HasField("confidence") else 1.0,
-        privacy_level=PrivacyLevel(message.privacy_level or PrivacyLevel.SHARED),
+        privacy_level=_privacy_level(message.privacy_level),
         pinned=message.pinned,
         created_at=from_timestamp(message.created_at) if message.HasField("created_at") else now,
         valid_from=from_timestamp(message.valid_from) if message.HasField("valid_from") else None,
         valid_to=from_timestamp(message.valid_to) if message.HasField("valid_to") else None,
         expires_at=from_timestamp(message.expires_at) if message.HasField("expires_at") else None,
     )
+
+
+def _privacy_level(number: int) -> PrivacyLevel:
+    try:
+        return PrivacyLevel(number or PrivacyLevel.SHARED)
+    except ValueError:
+        known = ", ".join(f"{level.name} ({level})" for level in PrivacyLevel)
+        raise InvalidField.of("privacy_level", f"{number} is no privacy level; give one of {known}") from None
 
 
 def commit_micros(commit_stamp: CommitStamp) -> Micros:
