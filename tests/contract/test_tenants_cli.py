@@ -1,0 +1,143 @@
+"""``python -m tenants`` against a real gRPC server."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import grpc
+import pytest
+from scrubjay import v1
+from scrubjay.errors import CredentialInvalid
+from scrubjay.memory import Micros
+from typer.testing import CliRunner, Result
+
+from server.interceptors import Door
+from tenants.__main__ import app
+from tenants.database import migrate, open_engine
+from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
+from tenants.tenant_service import ALLOWED, TenantAdminService
+
+
+def now() -> Micros:
+    return Micros(time.time_ns() // 1000)
+
+
+@dataclass(frozen=True)
+class Running:
+    target: str
+    registry: Registry
+    first: FirstCredentials
+
+    def run(self, *words: str, key: str | None = None, width: str = "200") -> Result:
+        environment = {
+            "SCRUBJAY_SERVER": self.target,
+            "SCRUBJAY_ADMIN_KEY": key or self.first.admin.secret,
+            "COLUMNS": width,
+            "TERMINAL_WIDTH": width,
+        }
+        return CliRunner().invoke(app, words, env=environment)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    engine = open_engine(f"sqlite:///{tmp_path_factory.mktemp('catalogue') / 'catalogue.db'}")
+    migrate(engine, SCRIPTS, VERSION_TABLE)
+    registry = Registry(engine, pepper=b"p" * 32, shard_names=["shard-0"], space="lite-1/512")
+    first = registry.bootstrap(now())
+    assert first is not None
+    descriptor = v1.tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"]
+    service = TenantAdminService(registry, b"s" * 32, now)
+    with ThreadPoolExecutor(4) as pool:
+        server = grpc.server(pool)
+        server.add_generic_rpc_handlers((Door(registry, ALLOWED).handlers(descriptor, service),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        yield Running(f"127.0.0.1:{port}", registry, first)
+        server.stop(None).wait()
+    engine.dispose()
+
+
+def test_a_tenant_is_made_shown_and_listed(running: Running) -> None:
+    made = running.run("create", "acme", "--name", "Acme")
+    assert made.exit_code == 0, made.output
+    for words in (["get", "acme"], ["list"]):
+        shown = running.run(*words)
+        assert shown.exit_code == 0
+        assert all(text in shown.stdout for text in ("acme", "Acme", "ACTIVE", "shard-0"))
+    as_json = json.loads(running.run("get", "acme", "--json").stdout)
+    tenant = running.registry.get_tenant("acme")
+    assert (as_json["tenant_id"], as_json["incarnation"]) == ("acme", tenant.incarnation)
+    assert as_json in json.loads(running.run("list", "--json").stdout)
+
+
+def test_a_key_is_made_used_and_revoked(running: Running) -> None:
+    options = ["--tenant", "dev", "--role", "service", "--name", "backend", "--expires", "2999-01-31"]
+    made = running.run("create-key", *options)
+    secret = made.stdout.strip().splitlines()[-1]
+    assert secret.startswith("sj_live_")
+    assert all(text in made.stdout for text in ("backend", "SERVICE", "2999-01-31 00:00:00Z"))
+    key_id = running.registry.authenticate(secret, now()).key_id
+    revoked = json.loads(running.run("revoke-key", key_id, "--tenant", "dev", "--json").stdout)
+    assert revoked["revoked_at"]
+    with pytest.raises(CredentialInvalid):
+        running.registry.authenticate(secret, now())
+
+
+def test_json_of_a_new_key_holds_its_secret(running: Running) -> None:
+    made = json.loads(running.run("create-key", "--role", "platform-admin", "--json").stdout)
+    assert running.registry.authenticate(made["secret"], now()).key_id == made["api_key"]["key_id"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["get", "nobody"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),
+        (["create", "dev"], "error: the tenant 'dev' exists [TENANT_EXISTS]\n"),
+        (["create", "No"], "error: tenant_id: 'No' is no tenant id"),
+        (["revoke-key", "x", "--tenant", "dev"], "error: no API key 'x' [API_KEY_NOT_FOUND]\n"),
+        (["list", "--api-key", "sj_live_x"], "[CREDENTIAL_INVALID]\n"),
+        (["list", "--api-key", "two words"], "error: api_key holds white space"),
+        (["list", "--server", "http://x"], "error: target is 'http://x'"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_exit_code_1(
+    running: Running, words: list[str], message: str
+) -> None:
+    failed = running.run(*words)
+    assert failed.exit_code == 1
+    assert failed.stdout == ""
+    assert message in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+def test_a_service_key_is_told_that_its_role_may_not(running: Running) -> None:
+    failed = running.run("list", key=running.first.service.secret)
+    assert failed.exit_code == 1
+    assert "[ROLE_NOT_ALLOWED]" in failed.stderr
+
+
+def test_a_name_is_shown_and_never_obeyed(running: Running) -> None:
+    running.run("create", "sly", "--name", "[red]x[/red] \x1b[31m\x1b]0;title\x07y")
+    shown = running.run("get", "sly", width="300")
+    assert "[red]x[/red]" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert "\x07" not in shown.stdout
+
+
+def test_ids_are_whole_in_a_narrow_terminal_too(running: Running) -> None:
+    shown = running.run("get", "dev", width="40")
+    cells = [line.split("│")[2].strip() for line in shown.stdout.splitlines() if line.startswith("│")]
+    assert running.first.tenant.incarnation in "".join(cells)
+
+
+def test_every_page_is_listed(running: Running) -> None:
+    for n in range(1_005):
+        running.registry.create_tenant(f"many-{n}", "", now=now())
+    listed = json.loads(running.run("list", "--json").stdout)
+    ids = [tenant["tenant_id"] for tenant in listed]
+    assert {f"many-{n}" for n in range(1_005)} < set(ids)
+    assert ids == sorted(set(ids))
