@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
 from scrubjay.errors import ModelUnavailable
 
 if TYPE_CHECKING:

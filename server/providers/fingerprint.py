@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-
 from scrubjay.errors import ModelMismatch
+
 from server.providers.embedder import Embedder, TextKind
 
 SENTENCES = (
@@ -33,7 +33,9 @@ def numbers(embedder: Embedder) -> NDArray[np.float64]:
     """
     rows = embedder.embed(SENTENCES, TextKind.DOCUMENT)
     angles = np.outer(np.arange(rows.shape[1]) + 0.5, np.arange(1, 7)) * np.pi / rows.shape[1]
-    return rows.astype(np.float64) @ np.cos(angles) * np.sqrt(2 / rows.shape[1])
+    cosines = np.cos(angles) * np.sqrt(2 / rows.shape[1])
+    coefficients: NDArray[np.float64] = rows.astype(np.float64) @ cosines
+    return coefficients
 
 
 def check_numbers(embedder: Embedder, expected: Sequence[Sequence[float]]) -> None:

@@ -16,6 +16,7 @@ The rules, in order. They are part of every space: vectors made under other rule
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 
@@ -33,7 +34,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 _HAN = r"\u4e00-\u9fff"
 _MENTIONS_USER = re.compile(r"(?i:user)|用[户戶]")
-_FIRST_PERSON = re.compile(r"\b(?:I|me|my|mine|myself)\b|[我咱俺]")
+_FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|[我咱俺]")
 # Nouns that make "user" a part of another thing. Verbs of the same spelling (needs, requests) are not here.
 _USER_COMPOUND = (
     r"(?:accounts?|agents?|base|behaviou?r|community|data|databases?|defined|engagement|errors?|experience"
@@ -111,12 +112,12 @@ def split(text: str) -> list[str]:
 
 
 def _cut_near(window: str, share: float) -> int:
-    """The end of a sentence, or else of a word, nearest to ``share`` and past half of it."""
+    """The end of a sentence, or else of a word, nearest to ``share`` and past half of it; or ``share``."""
     for end in (_SENTENCE_END, _WORD_END):
         cuts = [match.end() for match in end.finditer(window) if match.end() > share / 2]
         if cuts:
             return min(cuts, key=lambda cut: abs(cut - share))
-    return len(window)
+    return math.ceil(share)
 
 
 def _first_person_before(match: re.Match[str]) -> str:
