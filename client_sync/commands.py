@@ -143,7 +143,8 @@ def _add_batch(session: Session, draft: v1.Memory, texts: Sequence[str]) -> bool
         memory.content = text
     results = session.call(session.memories.Add, request).results
     stored = [result.memory for result in results if result.HasField("memory")]
-    session.show(stored, lambda tables: tables.memories(stored))
+    if stored:
+        session.show(stored, lambda tables: tables.memories(stored))
     for text, result in zip(texts, results, strict=True):
         if result.HasField("error"):
             complain(f"{text[:60]!r} was not stored: {result.error.message}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf import timestamp_pb2
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from scrubjay import v1
-from scrubjay.memory import JsonValue, Micros, PrivacyLevel
+from scrubjay.memory import DEFAULT_CATEGORY, DEFAULT_SCOPE, MAX_MICROS, JsonValue, Micros, PrivacyLevel
 from scrubjay.wire import from_struct, from_timestamp, from_value
 
 from client_sync.arguments import TIME_FIELDS
@@ -31,6 +31,13 @@ _OUTCOMES = {
     v1.OUTCOME_APPLIED_CONCURRENT: "stored over an edit that its author had not seen",
     v1.OUTCOME_SUPERSEDED: "not stored: a later edit stands",
     v1.OUTCOME_GONE: "not stored: the memory is deleted",
+}
+_DEFAULTS: dict[str, JsonValue] = {
+    "scope": DEFAULT_SCOPE,
+    "category": DEFAULT_CATEGORY,
+    "confidence": 1,
+    "pinned": False,
+    "privacy_level": PrivacyLevel.SHARED,
 }
 _KINDS = {
     v1.OPERATION_KIND_CREATE: "added",
@@ -80,6 +87,9 @@ class Tables:
 
     def memories(self, rows: Sequence[v1.Memory], *, header: bool = True) -> None:
         """A table of memories, one page of it; the first has the header."""
+        if not rows:
+            self._nothing(header)
+            return
         table = _table("when", "memory", header=header)
         for memory in rows:
             table.add_row(self._when(memory.created_at), _summary(memory))
@@ -88,7 +98,7 @@ class Tables:
     def hits(self, hits: Sequence[v1.SearchHit]) -> None:
         """A table of what a search found, best first, with the reasons where they were asked for."""
         if not hits:
-            self.say("nothing found")
+            self._nothing(header=True)
             return
         table = _table("score", "when", "memory", header=True)
         for hit in hits:
@@ -119,6 +129,9 @@ class Tables:
 
     def history(self, rows: Sequence[v1.HistoryEntry], *, header: bool = True) -> None:
         """A table of what happened, in plain words; one page of it."""
+        if not rows:
+            self._nothing(header)
+            return
         table = _table("when", "by", "what", header=header)
         table.columns[1].width = 16
         for entry in rows:
@@ -130,6 +143,10 @@ class Tables:
         """What became of each field that was written."""
         for result in results:
             self.say(f"{result.field}: {_OUTCOMES.get(result.outcome, 'stored')}")
+
+    def _nothing(self, header: bool) -> None:
+        if header:
+            self.say("nothing found")
 
     def _when(self, timestamp: timestamp_pb2.Timestamp) -> Text:
         at = from_timestamp(timestamp)
@@ -168,10 +185,20 @@ def _story(entry: v1.HistoryEntry) -> Text:
     kind = _KINDS.get(entry.kind, "changed")
     story = Text(f"{kind} ", style="bold").append(plain(entry.memory_id), style="not bold dim")
     for change in entry.changes:
+        if entry.kind == v1.OPERATION_KIND_CREATE and _is_default(change):
+            continue
         story.append(f"\n{plain(_change_text(change))}", style="not bold")
     if not entry.changes and entry.outcome in _OUTCOMES:
         story.append(f"\n{_OUTCOMES[entry.outcome]}", style="not bold")
     return story
+
+
+def _is_default(change: v1.FieldChange) -> bool:
+    """Whether a new memory has this value where its writer says nothing."""
+    value = from_value(change.new_value)
+    if change.field == "source":
+        return isinstance(value, Mapping) and set(value) <= {"client_id"}
+    return change.field in _DEFAULTS and value == _DEFAULTS[change.field]
 
 
 def _change_text(change: v1.FieldChange) -> str:
@@ -190,8 +217,9 @@ def _change_text(change: v1.FieldChange) -> str:
 
 
 def _field_text(field: str, value: JsonValue) -> str:
-    if field in TIME_FIELDS and isinstance(value, int):
-        return local_time(Micros(value))
+    if field in TIME_FIELDS and isinstance(value, int | float):
+        # a double holds microseconds only up to the year 2255: the last one rounds past the calendar
+        return local_time(min(Micros(int(value)), MAX_MICROS))
     if field == "privacy_level" and value in list(PrivacyLevel):
         return PrivacyLevel(value).name  # type: ignore[arg-type]  # one of its numbers
     return _value_text(value)

@@ -111,8 +111,8 @@ def _told(error: ScrubjayError, server: str) -> str:
             f"no server answers at {server} ({cause});"
             " start one with 'make run', or name another with --server or SCRUBJAY_SERVER"
         )
-    wrong = [f"{each.field}: {each.description}" for each in error.field_violations]
-    return "; ".join([error.message, *(each for each in wrong if each not in error.message)])
+    unsaid = [each for each in error.field_violations if each.description not in error.message]
+    return "; ".join([error.message, *(f"{each.field}: {each.description}" for each in unsaid)])
 
 
 def show_pages(

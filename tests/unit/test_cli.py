@@ -356,6 +356,7 @@ def test_history_says_what_happened_in_plain_words(
 ) -> None:
     at = timestamp_pb2.Timestamp(seconds=1_795_996_800)
     changes = [
+        change("valid_to", None, 253_402_300_799_999_999),
         change("content", "likes tea", "likes coffee", v1.OUTCOME_APPLIED_CONCURRENT),
         change("tags.work", None, True),
         change("tags.home", True, None),
@@ -383,10 +384,40 @@ def test_history_says_what_happened_in_plain_words(
         "tag home removed",
         "metadata.age: 5 → 6",
         "expires_at: 2026-11-30 08:00",
+        "valid_to: 9999-12-31 23:59",
         "privacy_level: SHARED → PRIVATE",
         "scope: home → nothing",
     ):
         assert told in shown
+
+
+def test_the_history_of_a_new_memory_leaves_defaults_out(server: Server, run: Callable[..., Ran]) -> None:
+    changes = [
+        change("content", None, "likes tea"),
+        change("scope", None, "general"),
+        change("category", None, "TASK"),
+        change("confidence", None, 1),
+        change("pinned", None, False),
+        change("privacy_level", None, 3),
+        change("source", None, {"client_id": "phone"}),
+    ]
+    entry = v1.HistoryEntry(memory_id=ID, kind=v1.OPERATION_KIND_CREATE, changes=changes)
+    server.answers["History"] = lambda _: v1.HistoryResponse(entries=[entry])
+    shown = run("history", ID).out
+    assert "added" in shown
+    assert "content: likes tea" in shown
+    assert "category: TASK" in shown
+    assert not any(
+        f"{field}:" in shown for field in ("scope", "confidence", "pinned", "privacy_level", "source")
+    )
+
+
+@pytest.mark.parametrize("command", ["list", "history"])
+def test_an_empty_page_is_said(server: Server, run: Callable[..., Ran], command: str) -> None:
+    server.answers["List"] = lambda _: v1.ListResponse()
+    server.answers["History"] = lambda _: v1.HistoryResponse()
+    assert run(command, "--user", "ann").out == "nothing found\n"
+    assert run(command, "--user", "ann", "--json").out == ""
 
 
 @pytest.mark.parametrize(
@@ -422,13 +453,14 @@ def test_an_option_after_the_command_wins_over_one_before_and_the_environment(
 
 def test_an_error_is_one_line_with_each_wrong_field(server: Server, run: Callable[..., Ran]) -> None:
     violations = [errors.FieldViolation("query", "is blank"), errors.FieldViolation("top_k", "is 900")]
+    said = "error: query: is blank; top_k: is 900\n"
 
     def refuse(_: v1.SearchRequest) -> v1.SearchResponse:
         raise errors.InvalidField(violations)
 
     server.answers["Search"] = refuse
     ran = run("search", " ")
-    assert (ran.code, ran.out, ran.err) == (1, "", "error: query: is blank; top_k: is 900\n")
+    assert (ran.code, ran.out, ran.err) == (1, "", said)
 
 
 def test_an_unknown_id_is_a_line_and_exit_code_1(server: Server, run: Callable[..., Ran]) -> None:
