@@ -34,7 +34,7 @@ MAX_DETAILS_BYTES = 2200
 """3 KB as base64."""
 MAX_VIOLATIONS = 20
 """More wrong fields at once help nobody."""
-_MAX_TEXT_BYTES = 240
+_MAX_TEXT_BYTES = 480
 _MAX_PATH_BYTES = 160
 _PREFIX = "ERROR_REASON_"
 _NANOS_PER_SECOND = 1_000_000_000
