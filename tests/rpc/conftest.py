@@ -26,10 +26,12 @@ class Tenant:
 
     def add(self, *contents: str, user_id: str = "alice", **fields: object) -> list[v1.Memory]:
         """Memories of these contents, as stored."""
-        request = v1.AddRequest(
-            memories=[v1.Memory(user_id=user_id, content=content, **fields) for content in contents]
-        )
-        return [result.memory for result in self.memories.Add(request).results]
+        memories = [v1.Memory(user_id=user_id, content=content, **fields) for content in contents]
+        return [
+            result.memory
+            for at in range(0, len(memories), 100)
+            for result in self.memories.Add(v1.AddRequest(memories=memories[at : at + 100])).results
+        ]
 
     def found(self, query: str, user_id: str = "alice", **fields: object) -> list[str]:
         """The contents of the hits, best first."""

@@ -263,7 +263,9 @@ def test_list_pages_stay_exact_while_rows_change(dev: Tenant) -> None:
 def test_list_filters_and_scopes(dev: Tenant) -> None:
     for scope in ("work", "work/alpha", "workshop", "home"):
         dev.add(f"in {scope}", scope=scope)
-    assert {m.content for m in dev.memories.List(v1.ListRequest(user_id="alice", scopes=["work"])).memories} == {
+    assert {
+        m.content for m in dev.memories.List(v1.ListRequest(user_id="alice", scopes=["work"])).memories
+    } == {
         "in work",
         "in work/alpha",
     }
