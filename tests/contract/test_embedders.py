@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scrubjay.errors import ModelUnavailable
 
 from server.providers.embedder import NAMES, Embedder, TextKind, open_embedder
@@ -63,7 +64,7 @@ def embedder(name: str, named: Open) -> Embedder:
     return named(name)
 
 
-def assert_rows(embedder: Embedder, rows: np.ndarray, count: int) -> None:
+def assert_rows(embedder: Embedder, rows: NDArray[np.float32], count: int) -> None:
     assert rows.shape == (count, embedder.space.dimension)
     assert rows.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), np.ones(count), atol=1e-5)

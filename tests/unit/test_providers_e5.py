@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -115,6 +116,12 @@ def test_the_self_test_notices_other_numbers(monkeypatch: pytest.MonkeyPatch) ->
             embedder.self_test()
 
 
+def test_the_self_test_notices_other_files(monkeypatch: pytest.MonkeyPatch, embedder: E5Embedder) -> None:
+    monkeypatch.setitem(e5._DIGESTS, "weights_sha256", "0" * 64)
+    with pytest.raises(ModelMismatch, match=r"weights_sha256 is 1571fc98.*, not 000000000000"):
+        embedder.self_test()
+
+
 def test_a_killed_worker_fails_its_batch_and_the_next_call_starts_another() -> None:
     with closing(E5Embedder()) as embedder, ThreadPoolExecutor(1) as threads:
         call = threads.submit(embedder.embed, ["tea with milk " * 20] * 8, TextKind.DOCUMENT)
@@ -208,19 +215,23 @@ def test_a_query_waits_for_one_batch_of_a_long_list_and_not_for_all() -> None:
 
 
 def test_a_turnstile_lets_threads_through_one_by_one_in_the_order_they_came() -> None:
-    turnstile, order = Turnstile(), []
-    threads = []
+    turnstile = Turnstile()
+    order: list[int] = []
+    threads: list[threading.Thread] = []
 
     def pass_through(number: int) -> None:
         with turnstile:
             order.append(number)
+
+    def waiting(count: int) -> bool:
+        return len(turnstile._gates) == count
 
     with turnstile:
         for number in range(8):
             thread = threading.Thread(target=pass_through, args=(number,))
             thread.start()
             threads.append(thread)
-            until(lambda expected=number + 1: len(turnstile._gates) == expected)
+            until(functools.partial(waiting, number + 1))
     for thread in threads:
         thread.join()
     assert order == list(range(8))

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scrubjay.errors import ModelMismatch, ModelUnavailable, ScrubjayError
 
 from server.providers.embedder import TextKind
 from server.providers.openai import OpenAIEmbedder, OpenAISettings
+from server.providers.pieces import normalised
 from tests.embedding_server import Answer, EmbeddingServer, answer, embeddings, silence, vector_of
 
 KEY = "sk-secret-of-the-operator"
-Embed = Callable[..., np.ndarray]
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def settings(server: EmbeddingServer) -> OpenAISettings:
     )
 
 
-def embed(settings: OpenAISettings, *texts: str) -> np.ndarray:
+def embed(settings: OpenAISettings, *texts: str) -> NDArray[np.float32]:
     with closing(OpenAIEmbedder(settings)) as embedder:
         return embedder.embed(texts, TextKind.DOCUMENT)
 
@@ -51,9 +52,9 @@ def changed(settings: OpenAISettings, **values: Any) -> OpenAISettings:
     return OpenAISettings(**{**vars(settings), **values})
 
 
-def unit(text: str) -> np.ndarray:
-    vector = np.array(vector_of(text, 8))
-    return vector / np.linalg.norm(vector)
+def unit(text: str) -> NDArray[np.float32]:
+    (row,) = normalised(np.array([vector_of(text, 8)], dtype=np.float32))
+    return np.asarray(row)
 
 
 def test_a_request_carries_key_model_and_prepared_texts(
