@@ -191,9 +191,12 @@ def normal_metadata(metadata: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {key: normal_json(value) for key, value in metadata.items() if value is not None}
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(value: JsonValue) -> str:
     """JSON that is the same text for the same value: sorted keys, no spaces, no escapes."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)
 
 
 # --- what makes a memory valid: the same rules before a device queues it and before a server stores it
