@@ -9,7 +9,8 @@ content, category, scope, confidence, valid_from,      the higher stamp; on equa
 valid_to, expires_at, pinned, source                   larger bytes of canonical JSON
 tags.<tag>, metadata.<key>: one register each          the same, so edits of different tags or
                                                        keys never collide
-privacy_level: written by the owner client alone       the same, but on equal stamps PRIVATE wins
+privacy_level: written by the owner client alone       the same, but on equal stamps the more private
+                                                       level wins
 access counts: one total per replica                   the maximum per replica, shown as their sum;
                                                        a lane of their own, see ``join_counts``
 id, user_id, agent_id, run_id, owner, created_at       fixed by the first accepted create
@@ -36,7 +37,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from scrubjay.memory import ClientId, JsonValue, Memory, Micros, PrivacyLevel, Source, canonical_json
+from scrubjay.memory import (
+    ClientId,
+    JsonValue,
+    Memory,
+    MemoryId,
+    Micros,
+    PrivacyLevel,
+    Source,
+    canonical_json,
+    normal_json,
+    normal_metadata,
+)
 from scrubjay.stamp import ReplicaId, Stamp
 
 PLAIN_FIELDS = (
@@ -68,7 +80,11 @@ class Outcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One edit of one register. ``base`` is None where its author saw no value ever written."""
+    """One edit of one register. ``base`` is None where its author saw no value ever written.
+
+    ``value`` is one that its field may have; ValueError for an unknown register and for a base that is
+    not earlier than the stamp.
+    """
 
     field: str
     value: JsonValue
@@ -76,6 +92,8 @@ class Write:
     base: Stamp | None
 
     def __post_init__(self) -> None:
+        if not is_register(self.field):
+            raise ValueError(f"{self.field!r} is no register")
         if self.base is not None and self.base >= self.stamp:
             raise ValueError(f"{self.field}: the stamp {self.stamp} is not later than its base {self.base}")
 
@@ -104,7 +122,14 @@ class State:
 
 def create(memory: Memory, stamp: Stamp) -> State:
     """The state of a memory written at once: every register that has a value gets ``stamp``."""
-    return State(memory, {field: stamp for field, _ in registers(memory)})
+    normal = replace(memory, metadata=normal_metadata(memory.metadata), confidence=float(memory.confidence))
+    return State(normal, {field: stamp for field, _ in registers(normal)})
+
+
+def is_register(field: str) -> bool:
+    """Whether ``field`` names a register; a key may hold dots."""
+    kind, _, key = field.partition(".")
+    return field in PLAIN_FIELDS or (kind in KEYED_FIELDS and key != "")
 
 
 def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
@@ -117,13 +142,13 @@ def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
 
 def get(memory: Memory, field: str) -> JsonValue:
     """The value of a register as JSON; None where it is absent. KeyError for an unknown register."""
-    kind, dot, key = field.partition(".")
-    if dot and key and kind == "tags":
-        return True if key in memory.tags else None
-    if dot and key and kind == "metadata":
-        return memory.metadata.get(key)
-    if field not in PLAIN_FIELDS:
+    if not is_register(field):
         raise KeyError(field)
+    kind, _, key = field.partition(".")
+    if kind == "tags":
+        return True if key in memory.tags else None
+    if kind == "metadata":
+        return memory.metadata.get(key)
     if field == "source":
         return _source_json(memory.source)
     value: JsonValue = getattr(memory, field)
@@ -185,16 +210,13 @@ def _wins(field: str, new: tuple[JsonValue, Stamp], old: tuple[JsonValue, Stamp 
     (value, stamp), (old_value, old_stamp) = new, old
     if old_stamp is None or stamp != old_stamp:
         return old_stamp is None or stamp > old_stamp
-    if field == "privacy_level" and PrivacyLevel.PRIVATE in (value, old_value):
-        return value == PrivacyLevel.PRIVATE
-    return canonical_json(value).encode() >= canonical_json(old_value).encode()
+    new_json, old_json = canonical_json(value), canonical_json(old_value)  # text sorts as its UTF-8 does
+    return new_json <= old_json if field == "privacy_level" else new_json >= old_json
 
 
 def _normal(field: str, value: JsonValue) -> JsonValue:
-    """The value as ``get`` would give it back: a cleared field has its default, a tag is there or not."""
-    if field.startswith("tags."):
-        return True if value else None
-    return get(_BLANK, field) if value is None and field in PLAIN_FIELDS else value
+    """The value as ``get`` gives it back once it stands: a cleared field has its default."""
+    return get(put(_BLANK, {field: value}), field)
 
 
 def put(memory: Memory, values: Mapping[str, JsonValue]) -> Memory:
@@ -204,13 +226,13 @@ def put(memory: Memory, values: Mapping[str, JsonValue]) -> Memory:
     plain: dict[str, object] = {}
     tags, metadata = set(memory.tags), dict(memory.metadata)
     for field, value in values.items():
-        kind, dot, key = field.partition(".")
-        if dot and kind == "tags":
+        kind, _, key = field.partition(".")
+        if kind == "tags":
             (tags.add if value else tags.discard)(key)
-        elif dot and kind == "metadata":
+        elif kind == "metadata":
             metadata.pop(key, None)
             if value is not None:
-                metadata[key] = value
+                metadata[key] = normal_json(value)
         else:
             plain[field] = _plain_value(field, value)
     return replace(memory, tags=frozenset(tags), metadata=metadata, **plain)  # type: ignore[arg-type]  # by name
@@ -224,8 +246,8 @@ def _plain_value(field: str, value: JsonValue) -> object:
         return _DEFAULTS[field]
     if field == "privacy_level":
         return PrivacyLevel(value)  # type: ignore[arg-type]  # an integer, by its field
-    return value
+    return float(value) if field == "confidence" else value  # type: ignore[arg-type]  # a number, by its field
 
 
-_BLANK = Memory(id=None, content="", created_at=Micros(0))  # type: ignore[arg-type]  # nobody's memory
+_BLANK = Memory(id=MemoryId(""), content="", created_at=Micros(0))
 _DEFAULTS: dict[str, object] = {field: getattr(_BLANK, field) for field in PLAIN_FIELDS}

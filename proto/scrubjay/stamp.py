@@ -12,6 +12,7 @@ Clocks and randomness come in as arguments; nothing here reads the time.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ STAMP_BYTES = 24
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME = (253_402_300_799_999 << COUNTER_BITS) | 0xFFFF
 _LAYOUT = struct.Struct(">Q16s")
+_TIME_TEXT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z\.[0-9a-f]{4}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -82,16 +84,19 @@ class Stamp:
 def time_text(time: int) -> str:
     """A stamp's or commit stamp's time as text: ``2026-11-30T08:00:00.000Z.0000``."""
     at = _EPOCH + timedelta(milliseconds=time >> COUNTER_BITS)
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z.{time & 0xFFFF:04x}"
+    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z.{time & 0xFFFF:04x}"
 
 
 def parse_time_text(text: str) -> int:
     """The inverse of ``time_text``; ValueError for anything else."""
-    instant, _, counter = text.rpartition(".")
-    if len(counter) != 4:
+    if _TIME_TEXT.fullmatch(text) is None:
         raise ValueError(f"not a stamp's time: {text!r}")
-    elapsed = datetime.fromisoformat(instant) - _EPOCH
-    return (elapsed // timedelta(milliseconds=1) << COUNTER_BITS) | int(counter, 16)
+    instant, _, counter = text.rpartition(".")
+    millis = (datetime.fromisoformat(instant) - _EPOCH) // timedelta(milliseconds=1)
+    time = millis << COUNTER_BITS | int(counter, 16)
+    if time < 0 or time_text(time) != text:
+        raise ValueError(f"not a stamp's time: {text!r}")
+    return time
 
 
 def next_time(previous: int, now_millis: int) -> int:
@@ -155,7 +160,10 @@ def unpack_field_stamps(packed: bytes) -> dict[str, Stamp]:
                 at += _COUNT.size + length
                 if at > len(packed):
                     raise ValueError("a field name is cut short")
-                stamps[packed[at - length : at].decode()] = stamp
+                field = packed[at - length : at].decode()
+                if field in stamps:
+                    raise ValueError(f"field stamps are damaged: {field!r} is there twice")
+                stamps[field] = stamp
     except struct.error as error:
         raise ValueError(f"field stamps are damaged: {error}") from error
     return stamps
