@@ -37,7 +37,7 @@ _DEFAULTS: dict[str, JsonValue] = {
     "category": DEFAULT_CATEGORY,
     "confidence": 1,
     "pinned": False,
-    "privacy_level": PrivacyLevel.SHARED,
+    "privacy_level": PrivacyLevel.SHARED.name,
 }
 _KINDS = {
     v1.OPERATION_KIND_CREATE: "added",
@@ -217,11 +217,10 @@ def _change_text(change: v1.FieldChange) -> str:
 
 
 def _field_text(field: str, value: JsonValue) -> str:
-    if field in TIME_FIELDS and isinstance(value, int | float):
-        # a double holds microseconds only up to the year 2255: the last one rounds past the calendar
-        return local_time(min(Micros(int(value)), MAX_MICROS))
-    if field == "privacy_level" and value in list(PrivacyLevel):
-        return PrivacyLevel(value).name  # type: ignore[arg-type]  # one of its numbers
+    if field in TIME_FIELDS and isinstance(value, str):
+        moment = timestamp_pb2.Timestamp()
+        moment.FromJsonString(value)
+        return local_time(from_timestamp(moment))
     return _value_text(value)
 
 

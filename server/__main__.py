@@ -15,7 +15,7 @@ import typer
 from pydantic import ValidationError
 
 from scrubjay.errors import ScrubjayError
-from server.app import AddressInUse, App, migrate_all
+from server.app import AddressInUse, App, migrate_all, new_admin_key
 from server.config import Settings
 from server.data_dir import DataDirInUse
 from tenants.registry import FirstCredentials
@@ -38,6 +38,15 @@ def serve() -> None:
         sys.stdout.flush()
         stop.wait()
         logging.getLogger("scrubjay").info("stopping")
+
+
+@cli.command()
+def create_admin_key() -> None:
+    """Make a platform admin's key on this machine: for when the first one was lost."""
+    settings = _settings()
+    _log_to_stderr(settings.log_level)
+    with _explained():
+        typer.echo(new_admin_key(settings))
 
 
 @cli.command()
@@ -107,6 +116,8 @@ def _log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in ("alembic", "sqlalchemy", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 if __name__ == "__main__":

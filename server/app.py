@@ -34,6 +34,8 @@ from tenants.tenant import Role
 
 SEMANTICS = "scrubjay.semantics"
 """The health service's name for whether search knows meanings: NOT_SERVING under the embedder hash."""
+PING_MILLIS = 30_000
+"""How often a client may ask whether a quiet connection lives; connect() asks once a minute."""
 GRACE_SECONDS = 10
 """How long running calls may finish when the server stops; most take milliseconds."""
 
@@ -125,6 +127,21 @@ def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: Exit
     return registry
 
 
+def new_admin_key(settings: Settings) -> str:
+    """A new platform admin's key, for who has the data directory. The server may not run on it."""
+    with ExitStack() as stack:
+        stack.enter_context(locked(settings.data_dir))
+        engine = open_engine(settings.catalogue_url())
+        stack.callback(engine.dispose)
+        migrate(engine, SCRIPTS, VERSION_TABLE)
+        secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
+        registry = Registry(engine, pepper=secret, shard_names=settings.shard_urls(), space="")
+        created = registry.create_api_key(
+            None, Role.PLATFORM_ADMIN, now=wall_clock(), display_name="made on the server's machine"
+        )
+        return created.secret
+
+
 def migrate_all(settings: Settings) -> list[str]:
     """Bring the catalogue and every shard to this version's tables; what was looked at."""
     with ExitStack() as stack:
@@ -170,6 +187,7 @@ def _serve(
         options=[
             ("grpc.max_receive_message_length", TRANSPORT_BYTES),
             ("grpc.max_send_message_length", TRANSPORT_BYTES),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MILLIS),
             # A second server on the port is an error, not half of the calls.
             ("grpc.so_reuseport", 0),
         ],

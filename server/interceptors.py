@@ -34,7 +34,7 @@ from tenants.tenant import Caller, Role, TenantState
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 """A batch of 100 memories of 16 KiB with their metadata fits; anything larger is not a call's work."""
-TRANSPORT_BYTES = 2 * MAX_MESSAGE_BYTES
+TRANSPORT_BYTES = 16 * 1024 * 1024
 """gRPC itself cuts off here, with a status that has no reason; between the two we answer."""
 DETAILS_KEY = "grpc-status-details-bin"
 CLIENT_KEY = "scrubjay-client"

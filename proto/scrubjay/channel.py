@@ -17,13 +17,15 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
-from scrubjay.errors import MessageTooLarge, ScrubjayError
+from scrubjay.errors import MessageTooLarge, ScrubjayError, ServerBusy
 from scrubjay.status import from_status
 
 CLIENT_KEY = "scrubjay-client"
 """The metadata key that names the client a service key acts for."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""200 hits of the largest memories have 9 MB; pages are cut long before."""
 """What a server takes and gives in one message: 100 of the largest memories fit."""
 
 _STATUS_KEY = "grpc-status-details-bin"
@@ -49,7 +51,7 @@ _RETRIES = {
 _OPTIONS = (
     ("grpc.service_config", json.dumps(_RETRIES)),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # gRPC retries a call only while it holds the whole request; its own bound is 256 KB.
     ("grpc.per_rpc_retry_buffer_size", 2 * MAX_MESSAGE_BYTES),
     # A server that restarts is met again soon; gRPC's own bound is two minutes.
@@ -213,6 +215,8 @@ def from_rpc_error(error: grpc.RpcError) -> ScrubjayError:
     code, text = error.code().value[0], error.details() or ""
     if code == code_pb2.RESOURCE_EXHAUSTED and "message larger than max" in text:
         return MessageTooLarge(text)
+    if code == code_pb2.RESOURCE_EXHAUSTED and "oncurrent RPC limit" in text:
+        return ServerBusy("more calls at once than the server takes; retry shortly")
     plain = status_pb2.Status(code=code, message=text)
     for item in error.trailing_metadata() or ():
         if item.key == _STATUS_KEY:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from google.protobuf.struct_pb2 import Value
+
 from scrubjay import v1
+from scrubjay.memory import JsonValue, Micros, PrivacyLevel
 from scrubjay.stamp import time_text
 from scrubjay.wire import commit_micros, to_timestamp, to_value
 from server.store.history import HistoryChange, HistoryRow
@@ -29,9 +32,23 @@ def history_entry(row: HistoryRow) -> v1.HistoryEntry:
 def _field_change(change: HistoryChange) -> v1.FieldChange:
     return v1.FieldChange(
         field=change.field,
-        old_value=None if change.old is None else to_value(change.old),
-        new_value=None if change.new is None else to_value(change.new),
+        old_value=_shown(change.field, change.old),
+        new_value=_shown(change.field, change.new),
         stamp=str(change.stamp),
         base_stamp="" if change.base is None else str(change.base),
         outcome=v1.Outcome.ValueType(change.outcome),
     )
+
+
+def _shown(field: str, value: JsonValue) -> Value | None:
+    """A value as people write it: times as RFC 3339, the privacy level by name."""
+    if value is None:
+        return None
+    if field in _TIMES and isinstance(value, int):
+        return Value(string_value=to_timestamp(Micros(value)).ToJsonString())
+    if field == "privacy_level" and isinstance(value, int):
+        return Value(string_value=PrivacyLevel(value).name)
+    return to_value(value)
+
+
+_TIMES = frozenset({"valid_from", "valid_to", "expires_at"})

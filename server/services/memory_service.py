@@ -36,6 +36,7 @@ from server.services.requests import (
     check_memory_id,
     check_request_id,
     check_scopes,
+    fitting,
     narrowing,
     read_subject,
     sole_subject,
@@ -77,7 +78,8 @@ class MemoryService:
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
         if (first := shard.answered(identity, v1.AddResponse)) is not None:
             return first
-        read = [_readable(message, caller, now) for message in request.memories]
+        # A microsecond apart, so that a list keeps the order of the batch.
+        read = [_readable(message, caller, Micros(now + n)) for n, message in enumerate(request.memories)]
         memories = [memory for memory in read if isinstance(memory, Memory)]
         if not memories:
             raise InvalidField(
@@ -222,9 +224,13 @@ class MemoryService:
             Listing(key, self._view(request, caller), _matches(request), before, size),
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
+        count = fitting(len(stored.message) for stored in memories)
+        if count < len(memories):
+            last = memories[count - 1].memory
+            following = last.created_at, last.id
         token = seal(self._secret, purpose, following) if following else ""
         return encoding.list_response(
-            [stored.message for stored in memories], v1.ListResponse(next_page_token=token)
+            [stored.message for stored in memories[:count]], v1.ListResponse(next_page_token=token)
         )
 
     def search(self, request: v1.SearchRequest, caller: Caller) -> bytes:
@@ -277,8 +283,12 @@ class MemoryService:
             caller.client_id,
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
+        entries = [history_entry(row) for row in rows]
+        count = fitting(entry.ByteSize() for entry in entries)
+        if count < len(entries):
+            following = rows[count - 1].commit_stamp
         token = seal(self._secret, purpose, [following]) if following else ""
-        return v1.HistoryResponse(entries=[history_entry(row) for row in rows], next_page_token=token)
+        return v1.HistoryResponse(entries=entries[:count], next_page_token=token)
 
     def _view(self, request: v1.ListRequest | v1.SearchRequest, caller: Caller) -> View:
         agent_id, run_id = narrowing(request, read_subject(request))

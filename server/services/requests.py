@@ -16,6 +16,8 @@ DEFAULT_TOP_K = 10
 MAX_PAGE = 1000
 """A page of 1 000 memories of usual size is some 300 KiB."""
 DEFAULT_PAGE = 100
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""A page ends here even if more was asked for: clients refuse messages past 4 MiB by default."""
 MAX_SCOPES = 32
 """Each is compared with every scope of the stream."""
 MAX_REQUEST_ID_BYTES = 128
@@ -84,6 +86,17 @@ def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
         raise InvalidField.of("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")
     check(scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes))
     return tuple(scopes)
+
+
+def fitting(sizes: Iterable[int]) -> int:
+    """How many leading elements of these sizes in bytes make a page, at least one."""
+    total = count = 0
+    for size in sizes:
+        total += size
+        if count and total > MAX_PAGE_BYTES:
+            break
+        count += 1
+    return count
 
 
 def bounded(field: str, value: int, default: int, most: int) -> int:

@@ -358,3 +358,41 @@ def test_what_was_acknowledged_is_there_after_a_restart(serving: Serving) -> Non
         )
         assert tenant.memories.Get(v1.GetRequest(id=memory.id)).memory == memory
         assert tenant.found("remember") == ["remember me"]
+
+
+def test_pages_of_large_memories_are_cut_to_what_a_client_takes(dev: Tenant) -> None:
+    added = dev.add(*[f"{n} " + "记" * 5000 for n in range(260)])
+    for stub, request in (
+        (dev.memories.List, v1.ListRequest(user_id="alice", page_size=1000)),
+        (dev.memories.History, v1.HistoryRequest(user_id="alice", page_size=1000)),
+    ):
+        seen, pages = [], 0
+        while True:
+            page = stub(request)
+            assert page.ByteSize() < 4 * 1024 * 1024
+            rows = page.memories if isinstance(page, v1.ListResponse) else page.entries
+            seen += [row.id if isinstance(row, v1.Memory) else row.memory_id for row in rows]
+            pages += 1
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
+                break
+        assert pages > 1
+        assert seen == [memory.id for memory in reversed(added)]
+    assert len(dev.found("记", top_k=200)) == 200
+
+
+def test_a_list_keeps_the_order_of_a_batch(dev: Tenant) -> None:
+    dev.add(*[f"line {n}" for n in range(40)])
+    listed = [memory.content for memory in dev.memories.List(v1.ListRequest(user_id="alice")).memories]
+    assert listed == [f"line {n}" for n in reversed(range(40))]
+
+
+def test_history_shows_values_as_people_write_them(dev: Tenant) -> None:
+    (memory,) = dev.add(
+        "x", valid_to=Timestamp(seconds=253402300799), valid_from=Timestamp(seconds=-62135596800)
+    )
+    (entry,) = dev.memories.History(v1.HistoryRequest(memory_id=memory.id)).entries
+    values = {change.field: change.new_value.string_value for change in entry.changes}
+    assert values["valid_to"] == "9999-12-31T23:59:59Z"
+    assert values["valid_from"] == "0001-01-01T00:00:00Z"
+    assert values["privacy_level"] == "SHARED"

@@ -19,7 +19,7 @@ import pytest
 import scrubjay
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from scrubjay import errors, v1
-from scrubjay.channel import MAX_MESSAGE_BYTES, from_rpc_error
+from scrubjay.channel import MAX_ANSWER_BYTES, MAX_MESSAGE_BYTES, from_rpc_error
 from scrubjay.errors import FieldViolation, ScrubjayError
 from scrubjay.status import MAX_VIOLATIONS, from_status, to_status
 from scrubjay.v1.memory_service_pb2_grpc import MemoryServiceServicer, add_MemoryServiceServicer_to_server
@@ -360,7 +360,7 @@ def test_a_message_past_the_limit_is_refused_on_both_ways(server: Server) -> Non
             stub.Add(v1.AddRequest(memories=[v1.Memory(content="x" * MAX_MESSAGE_BYTES)]))
         assert isinstance(from_rpc_error(raised.value), errors.MessageTooLarge)
         assert server.calls == []
-        server.answer_bytes = MAX_MESSAGE_BYTES
+        server.answer_bytes = MAX_ANSWER_BYTES
         assert isinstance(failure(stub), errors.MessageTooLarge)
 
 

@@ -356,13 +356,13 @@ def test_history_says_what_happened_in_plain_words(
 ) -> None:
     at = timestamp_pb2.Timestamp(seconds=1_795_996_800)
     changes = [
-        change("valid_to", None, 253_402_300_799_999_999),
+        change("valid_to", None, "9999-12-31T23:59:59.999999Z"),
         change("content", "likes tea", "likes coffee", v1.OUTCOME_APPLIED_CONCURRENT),
         change("tags.work", None, True),
         change("tags.home", True, None),
         change("metadata.age", 5, 6),
-        change("expires_at", None, 1_795_996_800_000_000),
-        change("privacy_level", 3, 2),
+        change("expires_at", None, "2026-11-30T00:00:00Z"),
+        change("privacy_level", "SHARED", "PRIVATE"),
         change("scope", "home", None),
     ]
     entries = [
@@ -398,7 +398,7 @@ def test_the_history_of_a_new_memory_leaves_defaults_out(server: Server, run: Ca
         change("category", None, "TASK"),
         change("confidence", None, 1),
         change("pinned", None, False),
-        change("privacy_level", None, 3),
+        change("privacy_level", None, "SHARED"),
         change("source", None, {"client_id": "phone"}),
     ]
     entry = v1.HistoryEntry(memory_id=ID, kind=v1.OPERATION_KIND_CREATE, changes=changes)
