@@ -8,7 +8,7 @@ answer becomes StorageUnavailable here, for every engine, and its text stays in 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from alembic import command
 from alembic.config import Config
@@ -29,7 +29,8 @@ WAL_PAGES = 1_000
 _MIGRATION_LOCK = 0x5C2B1A4
 """One advisory lock for all migrations of a PostgreSQL database: catalogue and shard may share it."""
 
-_FAULTS_OF_THE_STATEMENT = (exc.IntegrityError, exc.ProgrammingError, exc.DataError, exc.NotSupportedError)
+_FAULTS_OF_THE_STATEMENT = {"IntegrityError", "ProgrammingError", "DataError", "NotSupportedError"}
+"""As every driver of Python's database interface names them."""
 
 
 class SchemaTooNew(ScrubjayError):
@@ -111,10 +112,21 @@ def _read_snapshots(connection: Any, _record: object) -> None:
 
 
 def _as_storage_unavailable(context: ExceptionContext) -> StorageUnavailable | None:
-    error = context.sqlalchemy_exception
-    if isinstance(error, exc.DBAPIError) and not isinstance(error, _FAULTS_OF_THE_STATEMENT):
-        return StorageUnavailable()
-    return None
+    if is_fault_of_statement(context.original_exception):
+        return None
+    return StorageUnavailable()
+
+
+def is_fault_of_statement(error: BaseException) -> bool:
+    """Whether a driver's error is about the statement and its values, not about the database."""
+    return any(kind.__name__ in _FAULTS_OF_THE_STATEMENT for kind in type(error).__mro__)
+
+
+def raise_mapped(error: Exception) -> NoReturn:
+    """Raise StorageUnavailable where a driver's error says so, else the error itself."""
+    if is_fault_of_statement(error):
+        raise error
+    raise StorageUnavailable from error
 
 
 # --- migrations ----------------------------------------------------------------------------------

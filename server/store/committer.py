@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, Unavailable
 from scrubjay.memory import Micros
-from sqlalchemy import Connection, Engine
 
 from server.store.rows import StreamHead, StreamKey
+from server.store.transaction import Transaction, Transactions
 from server.store.writing import LostRace, Writing, lock_heads, purge_requests, save_heads
 from tenants.tenant import Incarnation
 
@@ -43,10 +43,12 @@ class _Job:
 
 
 class Committer:
-    """Runs units of write on ``engine`` in a thread of its own, from construction to ``close``."""
+    """Runs units of write on ``transactions`` in a thread of its own, from construction to ``close``."""
 
-    def __init__(self, engine: Engine, *, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE) -> None:
-        self._engine = engine
+    def __init__(
+        self, transactions: Transactions, *, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE
+    ) -> None:
+        self._transactions = transactions
         self._max_batch = max_batch
         self._max_queue = max_queue
         self._queue: deque[_Job] = deque()
@@ -116,11 +118,8 @@ class Committer:
     def _commit(self, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
         """Run the batch in one transaction; the error of each job that failed."""
         try:
-            with self._engine.connect() as connection, connection.begin() as transaction:
-                errors = _run_units(connection, batch)
-                if len(errors) == len(batch):
-                    transaction.rollback()
-                return errors
+            with self._transactions.begin() as transaction:
+                return _run_units(transaction, batch)
         except Exception as error:
             _logger.warning("a transaction of %d writes failed", len(batch), exc_info=error)
             return {job: StorageUnavailable() for job in batch}
@@ -144,37 +143,37 @@ def _call(hooks: Iterable[Callable[[], object]]) -> None:
             _logger.exception("a hook failed; its write is committed")
 
 
-def _run_units(connection: Connection, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
-    locked = lock_heads(connection, (key for job in batch for key in job.keys))
+def _run_units(transaction: Transaction, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
+    locked = lock_heads(transaction, (key for job in batch for key in job.keys))
     heads = dict(locked)
     requested: dict[Incarnation, Micros] = {}
     errors: dict[_Job, BaseException] = {}
     for job in batch:
-        writing, error = _attempt(connection, job, heads)
+        writing, error = _attempt(transaction, job, heads)
         if isinstance(error, LostRace | StorageUnavailable):
-            writing, error = _attempt(connection, job, heads)
+            writing, error = _attempt(transaction, job, heads)
         if error is None:
             heads |= writing.advanced
             requested |= writing.requested
             job.hooks = writing.hooks
         else:
             errors[job] = error.error if isinstance(error, LostRace) else error
-    purge_requests(connection, requested)
-    save_heads(connection, locked, heads)
+    purge_requests(transaction, requested)
+    save_heads(transaction, locked, heads)
     return errors
 
 
 def _attempt(
-    connection: Connection, job: _Job, heads: Mapping[StreamKey, StreamHead]
+    transaction: Transaction, job: _Job, heads: Mapping[StreamKey, StreamHead]
 ) -> tuple[Writing, BaseException | None]:
     """Run one unit inside a savepoint; what it raised, once it is undone. Raises where that failed."""
-    writing = Writing(connection, heads)
-    connection.exec_driver_sql("SAVEPOINT unit")
+    writing = Writing(transaction, heads)
+    transaction.command("SAVEPOINT unit")
     try:
         job.result = job.unit(writing)
-        connection.exec_driver_sql("RELEASE SAVEPOINT unit")
+        transaction.command("RELEASE SAVEPOINT unit")
     except BaseException as error:
-        connection.exec_driver_sql("ROLLBACK TO SAVEPOINT unit")
-        connection.exec_driver_sql("RELEASE SAVEPOINT unit")
+        transaction.command("ROLLBACK TO SAVEPOINT unit")
+        transaction.command("RELEASE SAVEPOINT unit")
         return writing, error
     return writing, None

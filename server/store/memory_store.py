@@ -11,6 +11,7 @@ from typing import TypeVar
 from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
 from server.store.reading import Reading
 from server.store.rows import Change, Grave, StoredMemory, StreamHead, StreamKey
+from server.store.transaction import Transactions
 from server.store.writing import Writing
 from tenants import database
 
@@ -34,28 +35,30 @@ class MemoryStore:
     def __init__(
         self, url: str, *, readers: int = READERS, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE
     ) -> None:
-        self._writer = database.open_engine(url, connections=1)
-        self._reader = database.open_engine(url, read_only=True, connections=readers)
-        self._committer = Committer(self._writer, max_batch=max_batch, max_queue=max_queue)
+        self._engine = database.open_engine(url, connections=1)
+        reader = database.open_engine(url, read_only=True, connections=readers)
+        self._writes = Transactions(self._engine, read_only=False)
+        self._reads = Transactions(reader, read_only=True)
+        self._committer = Committer(self._writes, max_batch=max_batch, max_queue=max_queue)
 
     @property
     def exclusive(self) -> bool:
         """Whether this process is the only one that writes here, so that it hears of every commit."""
-        return self._writer.dialect.name == "sqlite"
+        return self._writes.dialect_name == "sqlite"
 
     def migrate(self) -> None:
         """Bring the tables to this version's; SchemaTooNew where a newer version did already."""
-        database.migrate(self._writer, MIGRATIONS, VERSION_TABLE)
+        database.migrate(self._engine, MIGRATIONS, VERSION_TABLE)
 
     def pending(self) -> bool:
         """Whether ``migrate`` has anything to do."""
-        return database.pending(self._writer, MIGRATIONS, VERSION_TABLE)
+        return database.pending(self._engine, MIGRATIONS, VERSION_TABLE)
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Reads of one moment, for the block."""
-        with self._reader.connect() as connection, connection.begin():
-            yield Reading(connection)
+        with self._reads.begin() as transaction:
+            yield Reading(transaction)
 
     def write(
         self, keys: Sequence[StreamKey], unit: Callable[[Writing], T], timeout_seconds: float | None = None
@@ -72,8 +75,8 @@ class MemoryStore:
         """Finish the writes that wait, then disconnect. May be called again."""
         self._committer.close()
         # The writer last: the last connection to a SQLite file folds its log back.
-        self._reader.dispose()
-        self._writer.dispose()
+        self._reads.close()
+        self._writes.close()
 
     def __enter__(self) -> MemoryStore:
         return self

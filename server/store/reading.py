@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection
 from heapq import merge as merge_sorted
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from scrubjay.memory import MemoryId, Micros
+from scrubjay.memory import MemoryId, Micros, canonical_json
 from scrubjay.stamp import CommitStamp
-from sqlalchemy import BindParameter, ColumnElement, Connection, Table, and_, bindparam, func, select, tuple_
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    ColumnElement,
+    Table,
+    and_,
+    any_,
+    bindparam,
+    func,
+    select,
+    tuple_,
+)
+from sqlalchemy.dialects import postgresql
 
 from server.store.history import HistoryRow
 from server.store.rows import (
@@ -26,6 +38,7 @@ from server.store.rows import (
     to_stored,
 )
 from server.store.tables import graveyard, history, memories, requests, streams, vectors
+from server.store.transaction import Row, Transaction
 from tenants.tenant import Incarnation
 
 REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
@@ -35,55 +48,55 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 class Reading:
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:
         """Where the stream stands; None where nothing was ever written to it."""
-        row = self._connection.execute(_HEAD, _in_stream(key)).first()
+        row = self._transaction.first(_HEAD, _in_stream(key))
         return None if row is None else StreamHead(*row)
 
     def get(self, incarnation: Incarnation, memory_id: MemoryId) -> StoredMemory | None:
         """A living memory."""
-        return self.get_many(incarnation, [memory_id]).get(memory_id)
+        row = self._transaction.first(_GET, {"incarnation": incarnation, "memory_id": memory_id})
+        return None if row is None else to_stored(row)
 
     def get_many(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, StoredMemory]:
         """Those of ``ids`` that live."""
-        rows = self._connection.execute(_GET, {"incarnation": incarnation, "ids": list(ids)})
+        rows = self._transaction.all(self._lookups.get_many, self._lookups.values(incarnation, ids))
         return {stored.memory.id: stored for stored in map(to_stored, rows)}
 
     def buried(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, str]:
         """Those of ``ids`` that were deleted, each with its stream."""
-        rows = self._connection.execute(_BURIED, {"incarnation": incarnation, "ids": list(ids)})
-        return {MemoryId(memory_id): stream for memory_id, stream in rows}
+        rows = self._transaction.all(self._lookups.buried, self._lookups.values(incarnation, ids))
+        return dict(rows)
 
     def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> str | None:
         """The stream of a memory, living or deleted: where a write on it must lock."""
-        values = {"incarnation": incarnation, "memory_id": memory_id}
-        stream: str | None = self._connection.execute(_STREAM_OF, values).scalar()
-        return stream
+        row = self._transaction.first(_STREAM_OF, {"incarnation": incarnation, "memory_id": memory_id})
+        return None if row is None else row[0]
 
     def page(self, key: StreamKey, before: tuple[Micros, MemoryId] | None, limit: int) -> list[StoredMemory]:
         """At most ``limit`` living memories of the stream, newest ``created_at`` first, ties by id.
 
         ``before`` is (created_at, id) of the last one of the page before.
         """
+        values = _in_stream(key) | {"limit": limit}
         if before is None:
-            rows = self._connection.execute(_FIRST_PAGE, _in_stream(key) | {"limit": limit})
+            rows = self._transaction.all(_FIRST_PAGE, values)
         else:
-            created_at, memory_id = before
-            values = {"created_at": created_at, "memory_id": memory_id, "limit": limit}
-            rows = self._connection.execute(_NEXT_PAGE, _in_stream(key) | values)
+            values |= {"created_at": before[0], "memory_id": before[1]}
+            rows = self._transaction.all(_NEXT_PAGE, values)
         return [to_stored(row) for row in rows]
 
     def ids(self, key: StreamKey, limit: int) -> list[MemoryId]:
         """The ids of at most ``limit`` living memories of the stream, in commit-stamp order."""
-        rows = self._connection.execute(_IDS, _in_stream(key) | {"limit": limit})
-        return [MemoryId(memory_id) for memory_id in rows.scalars()]
+        return [row[0] for row in self._transaction.all(_IDS, _in_stream(key) | {"limit": limit})]
 
     def count(self, key: StreamKey) -> int:
         """How many memories live in the stream."""
-        return int(self._connection.execute(_COUNT, _in_stream(key)).scalar_one())
+        return int(self._transaction.all(_COUNT, _in_stream(key))[0][0])
 
     def changes(self, key: StreamKey, after: CommitStamp, space: str, limit: int) -> list[Change]:
         """At most ``limit`` rows of the feed behind ``after``, in commit-stamp order.
@@ -91,11 +104,12 @@ class Reading:
         Fewer than ``limit`` mean that there are no more at this moment. A first load (``after`` 0) gets
         no tombstones, since there is nothing that they could take away.
         """
-        values = _in_stream(key) | {"after": after, "space": space, "limit": limit}
-        living: Iterable[Change] = map(_to_change, self._connection.execute(_CHANGES, values))
+        values = _in_stream(key) | {"after": after, "limit": limit}
+        living = map(_to_change, self._transaction.all(_CHANGES, values | {"space": space}))
         if after == 0:
             return list(living)
-        dead = (Change(i, s, None, None, None) for i, s in self._connection.execute(_TOMBSTONES, values))
+        tombstones = self._transaction.all(_TOMBSTONES, values)
+        dead = (Change(memory_id, stamp, None, None, None) for memory_id, stamp in tombstones)
         return list(islice(merge_sorted(living, dead, key=attrgetter("commit_stamp")), limit))
 
     def history(
@@ -105,19 +119,19 @@ class Reading:
         newest = _BEHIND_ALL if before is None else before
         values = {"incarnation": incarnation, "before": newest, "limit": limit}
         if isinstance(of, StreamKey):
-            rows = self._connection.execute(_HISTORY_OF_STREAM, values | _in_stream(of))
+            rows = self._transaction.all(_HISTORY_OF_STREAM, values | {"stream": of.stream})
         else:
-            rows = self._connection.execute(_HISTORY_OF_MEMORY, values | {"memory_id": of})
+            rows = self._transaction.all(_HISTORY_OF_MEMORY, values | {"memory_id": of})
         return [to_history(row) for row in rows]
 
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
         values = {"incarnation": incarnation, "request_id": request_id, "expired": now - REQUEST_KEPT_MICROS}
-        row = self._connection.execute(_REQUEST, values).first()
-        return None if row is None else (row.digest, row.response)
+        row = self._transaction.first(_REQUEST, values)
+        return None if row is None else (row[0], row[1])
 
 
-def _to_change(row: Any) -> Change:
+def _to_change(row: Row) -> Change:
     commit_stamp, message, vector = row[len(MEMORY_COLUMNS) :]
     memory = to_memory(row)
     return Change(memory.id, commit_stamp, message, memory, vector)
@@ -141,19 +155,11 @@ def _of_stream(table: Table) -> ColumnElement[bool]:
     return and_(_of_tenant(table), table.c.stream == bindparam("stream"))
 
 
-def _among(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    return column.in_(bindparam("ids", expanding=True))
-
-
 _LIMIT: BindParameter[int] = bindparam("limit")
 
 _HEAD = select(streams.c.head, streams.c.epoch, streams.c.horizon).where(_of_stream(streams))
 
-_GET = select(*STORED_COLUMNS).where(_of_tenant(memories), _among(memories.c.id))
-
-_BURIED = select(graveyard.c.memory_id, graveyard.c.stream).where(
-    _of_tenant(graveyard), _among(graveyard.c.memory_id)
-)
+_GET = select(*STORED_COLUMNS).where(_of_tenant(memories), memories.c.id == bindparam("memory_id"))
 
 _STREAM_OF = (
     select(memories.c.stream)
@@ -218,3 +224,31 @@ _REQUEST = select(requests.c.digest, requests.c.response).where(
     requests.c.request_id == bindparam("request_id"),
     requests.c.created_at > bindparam("expired"),
 )
+
+
+class _Lookups:
+    """Lookups of a list of ids, which is one parameter: an array in PostgreSQL, JSON text in SQLite."""
+
+    def __init__(
+        self, among: Callable[[Column[str]], ColumnElement[bool]], value: Callable[[list[str]], object]
+    ):
+        self._value = value
+        self.get_many = select(*STORED_COLUMNS).where(_of_tenant(memories), among(memories.c.id))
+        self.buried = select(graveyard.c.memory_id, graveyard.c.stream).where(
+            _of_tenant(graveyard), among(graveyard.c.memory_id)
+        )
+
+    def values(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[str, object]:
+        """The parameters of a lookup."""
+        return {"incarnation": incarnation, "ids": self._value(list(ids))}
+
+
+def _in_array(column: Column[str]) -> ColumnElement[bool]:
+    return column == any_(bindparam("ids", type_=postgresql.ARRAY(postgresql.UUID(as_uuid=False))))
+
+
+def _in_json(column: Column[str]) -> ColumnElement[bool]:
+    return column.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
+
+
+_LOOKUPS = {"postgresql": _Lookups(_in_array, list), "sqlite": _Lookups(_in_json, canonical_json)}

@@ -8,20 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from scrubjay.memory import (
-    ClientId,
     Memory,
     MemoryId,
-    Micros,
     PrivacyLevel,
     Source,
     canonical_json,
 )
 from scrubjay.merge import Outcome, State, get
-from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, pack_field_stamps, unpack_field_stamps
+from scrubjay.stamp import CommitStamp, Stamp, pack_field_stamps, unpack_field_stamps
 from scrubjay.wire import to_message
 
 from server.store.history import HistoryKind, HistoryRow, decode_changes, encode_changes
 from server.store.tables import history, memories
+from server.store.transaction import Row
 from tenants.tenant import Incarnation
 
 
@@ -110,8 +109,21 @@ MEMORY_COLUMNS = (
 STORED_COLUMNS = (*MEMORY_COLUMNS, memories.c.commit_stamp, memories.c.message, memories.c.field_stamps)
 """What ``to_stored`` reads."""
 
-HISTORY_COLUMNS = tuple(column for column in history.c if column.name not in ("incarnation", "stream"))
-"""What ``to_history`` reads, by name."""
+HISTORY_COLUMNS = (
+    history.c.operation_id,
+    history.c.memory_id,
+    history.c.commit_stamp,
+    history.c.kind,
+    history.c.changes,
+    history.c.client_id,
+    history.c.replica_id,
+    history.c.actor,
+    history.c.role,
+    history.c.outcome,
+    history.c.claimed_at,
+    history.c.private_to,
+)
+"""What ``to_history`` reads, in the order of HistoryRow's fields."""
 
 
 def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
@@ -145,14 +157,15 @@ def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
     }
 
 
-def to_memory(row: Any) -> Memory:
+def to_memory(row: Row) -> Memory:
     """A row that begins with MEMORY_COLUMNS as a value."""
     values = list(row[: len(MEMORY_COLUMNS)])
-    tags, metadata, source, _, privacy_level = values[9:14]
+    tags, metadata, source = values[9:12]
     values[9] = frozenset() if tags == "[]" else frozenset(json.loads(tags))
     values[10] = {} if metadata == "{}" else json.loads(metadata)
     values[11] = _NO_SOURCE if source == "{}" else _source(json.loads(source))
-    values[13] = _PRIVACY_LEVELS[privacy_level]
+    values[13] = _PRIVACY_LEVELS[values[13]]
+    values[14] = bool(values[14])
     return Memory(*values)
 
 
@@ -164,7 +177,7 @@ def _source(values: Mapping[str, Any]) -> Source:
     return Source(**{**values, "message_ids": tuple(values.get("message_ids", ()))})
 
 
-def to_stored(row: Any) -> StoredMemory:
+def to_stored(row: Row) -> StoredMemory:
     """A row of STORED_COLUMNS as a value."""
     commit_stamp, message, field_stamps = row[len(MEMORY_COLUMNS) :]
     state = State(to_memory(row), unpack_field_stamps(field_stamps))
@@ -191,19 +204,10 @@ def history_row(key: StreamKey, row: HistoryRow) -> dict[str, Any]:
     }
 
 
-def to_history(row: Any) -> HistoryRow:
+def to_history(row: Row) -> HistoryRow:
     """A row of HISTORY_COLUMNS as a value."""
-    return HistoryRow(
-        operation_id=row.operation_id,
-        memory_id=MemoryId(row.memory_id),
-        commit_stamp=CommitStamp(row.commit_stamp),
-        kind=HistoryKind(row.kind),
-        changes=decode_changes(row.changes),
-        client_id=ClientId(row.client_id),
-        replica_id=ReplicaId(row.replica_id),
-        actor=row.actor,
-        role=row.role,
-        outcome=Outcome(row.outcome),
-        claimed_at=Micros(row.claimed_at),
-        private_to=ClientId(row.private_to),
-    )
+    values = list(row)
+    values[3] = HistoryKind(values[3])
+    values[4] = decode_changes(values[4])
+    values[9] = Outcome(values[9])
+    return HistoryRow(*values)

@@ -8,13 +8,15 @@ from typing import Any
 from scrubjay.errors import MemoryExists, RequestIdReused, ScrubjayError
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
-from sqlalchemy import Connection, Insert, Table, and_, bindparam, delete, select, update
+from sqlalchemy import Insert, Table, and_, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import ReturningInsert
 
 from server.store.history import HistoryRow
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
 from server.store.rows import Grave, StoredMemory, StreamHead, StreamKey, history_row, memory_row
 from server.store.tables import graveyard, history, memories, requests, streams, vectors
+from server.store.transaction import Transaction
 from tenants.tenant import Incarnation
 
 FIRST_EPOCH = 1
@@ -38,10 +40,10 @@ class LostRace(Exception):
 class Writing(Reading):
     """What one unit may do to the streams it named; undone together where the unit raises."""
 
-    def __init__(self, connection: Connection, heads: Mapping[StreamKey, StreamHead]) -> None:
-        super().__init__(connection)
+    def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
+        super().__init__(transaction)
         self._heads = heads
-        self._statements = _STATEMENTS[connection.dialect.name]
+        self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
         self.requested: dict[Incarnation, Micros] = {}
         self.hooks: list[Callable[[], object]] = []
@@ -70,8 +72,7 @@ class Writing(Reading):
         if not stored:
             return
         rows = [memory_row(key, one) for one in stored]
-        result = self._connection.execute(self._statements.insert_memories, rows)
-        if result.rowcount != len(rows):
+        if self._transaction.run_many(self._statements.insert_memories, rows) != len(rows):
             raise LostRace(MemoryExists(self._taken_before(key, stored)))
         # Only now: a delete that was under way let the insert wait, and has buried the id since.
         dead = self.buried(key.incarnation, [one.memory.id for one in stored])
@@ -87,7 +88,7 @@ class Writing(Reading):
         """Store a new state of a living memory of the stream."""
         self._named(key)
         row = memory_row(key, stored)
-        self._connection.execute(_REPLACE, {f"new_{name}": value for name, value in row.items()})
+        self._transaction.run(_REPLACE, {f"new_{name}": value for name, value in row.items()})
 
     def bury(self, key: StreamKey, graves: Sequence[Grave]) -> None:
         """Delete memories for ever, body and vectors at once; of each only the grave stays."""
@@ -104,16 +105,16 @@ class Writing(Reading):
             }
             for grave in graves
         ]
-        dead = [{"of": key.incarnation, "in": key.stream, "dead": grave.memory_id} for grave in graves]
-        self._connection.execute(self._statements.insert_graves, dug)
-        self._connection.execute(_DELETE_MEMORY, dead)
-        self._connection.execute(_DELETE_VECTORS, dead)
+        dead = [{**_of_row(key), "dead": grave.memory_id} for grave in graves]
+        self._transaction.run_many(self._statements.insert_graves, dug)
+        self._transaction.run_many(_DELETE_MEMORY, dead)
+        self._transaction.run_many(_DELETE_VECTORS, dead)
 
     def add_history(self, key: StreamKey, rows: Iterable[HistoryRow]) -> None:
         """Record operations, each under a commit stamp of its own."""
         self._named(key)
         if values := [history_row(key, row) for row in rows]:
-            self._connection.execute(_INSERT_HISTORY, values)
+            self._transaction.run_many(_INSERT_HISTORY, values)
 
     def put_vectors(self, key: StreamKey, space: str, made: Iterable[tuple[MemoryId, Stamp, bytes]]) -> None:
         """Store vectors as (memory, stamp of the content it was made from, encoded vector)."""
@@ -130,7 +131,7 @@ class Writing(Reading):
             for memory_id, content_stamp, vector in made
         ]
         if rows:
-            self._connection.execute(self._statements.put_vectors, rows)
+            self._transaction.run_many(self._statements.put_vectors, rows)
 
     def save_request(
         self, incarnation: Incarnation, request_id: str, digest: bytes, response: bytes, now: Micros
@@ -144,7 +145,7 @@ class Writing(Reading):
             "created_at": now,
             "expired": now - REQUEST_KEPT_MICROS,
         }
-        if self._connection.execute(self._statements.save_request, row).rowcount != 1:
+        if self._transaction.run(self._statements.save_request, row) != 1:
             raise LostRace(RequestIdReused(request_id))
         self.requested[incarnation] = now
 
@@ -162,49 +163,45 @@ class Writing(Reading):
 # --- what the committer does around the units -----------------------------------------------------
 
 
-def lock_heads(connection: Connection, keys: Iterable[StreamKey]) -> dict[StreamKey, StreamHead]:
+def lock_heads(transaction: Transaction, keys: Iterable[StreamKey]) -> dict[StreamKey, StreamHead]:
     """Lock the streams' heads, made where they are missing, in one order for every process."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+    if transaction.dialect_name == "postgresql":
+        transaction.command(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
+    ordered = sorted(set(keys))
     first = {"head": 0, "epoch": FIRST_EPOCH, "horizon": 0}
-    rows = [{"incarnation": key.incarnation, "stream": key.stream, **first} for key in sorted(set(keys))]
-    if not rows:
-        return {}
-    found = connection.execute(_STATEMENTS[connection.dialect.name].lock_heads, rows)
-    return {
-        StreamKey(Incarnation(incarnation), stream): StreamHead(head, epoch, horizon)
-        for incarnation, stream, head, epoch, horizon in found
-    }
+    rows = [{"incarnation": key.incarnation, "stream": key.stream, **first} for key in ordered]
+    found = transaction.first_of_each(_STATEMENTS[transaction.dialect_name].lock_head, rows)
+    return {key: StreamHead(*head) for key, head in zip(ordered, found, strict=True)}
 
 
 def save_heads(
-    connection: Connection, locked: Mapping[StreamKey, StreamHead], heads: Mapping[StreamKey, StreamHead]
+    transaction: Transaction, locked: Mapping[StreamKey, StreamHead], heads: Mapping[StreamKey, StreamHead]
 ) -> None:
     """Write the heads that advanced, and leave none behind that was made for nothing."""
     advanced = [{**_of_row(key), "new": head.head} for key, head in heads.items() if head != locked[key]]
     if advanced:
-        connection.execute(_ADVANCE, advanced)
+        transaction.run_many(_ADVANCE, advanced)
     unused = [_of_row(key) for key, head in heads.items() if head.head == 0]
     if unused:
-        connection.execute(_DELETE_HEAD, unused)
+        transaction.run_many(_DELETE_HEAD, unused)
 
 
-def purge_requests(connection: Connection, requested: Mapping[Incarnation, Micros]) -> None:
+def purge_requests(transaction: Transaction, requested: Mapping[Incarnation, Micros]) -> None:
     """Forget a few request ids whose 24 hours have passed, of the tenants that sent new ones."""
     purges = [
-        {"incarnation": incarnation, "expired": now - REQUEST_KEPT_MICROS}
+        {"incarnation": incarnation, "expired": now - REQUEST_KEPT_MICROS, "limit": PURGED_AT_ONCE}
         for incarnation, now in sorted(requested.items())
     ]
     if purges:
-        connection.execute(_PURGE_REQUESTS, purges)
+        transaction.run_many(_PURGE_REQUESTS, purges)
 
 
 def _of_row(key: StreamKey) -> dict[str, Any]:
-    return {"of": key.incarnation, "in": key.stream}
+    return {"of_incarnation": key.incarnation, "of_stream": key.stream}
 
 
 def _is_stream(table: Table) -> Any:
-    return and_(table.c.incarnation == bindparam("of"), table.c.stream == bindparam("in"))
+    return and_(table.c.incarnation == bindparam("of_incarnation"), table.c.stream == bindparam("of_stream"))
 
 
 _REPLACE = (
@@ -232,7 +229,7 @@ _EXPIRED = (
     select(requests.c.request_id)
     .where(requests.c.incarnation == bindparam("incarnation"), requests.c.created_at <= bindparam("expired"))
     .order_by(requests.c.created_at)
-    .limit(PURGED_AT_ONCE)
+    .limit(bindparam("limit"))
     .with_for_update(skip_locked=True)
 )
 _PURGE_REQUESTS = delete(requests).where(
@@ -244,8 +241,8 @@ class _Statements:
     """The statements whose ON CONFLICT each dialect has a construct of its own for."""
 
     def __init__(self, insert: Callable[[Table], Any]) -> None:
-        self.insert_memories: Insert = _counted(
-            insert(memories).on_conflict_do_nothing(index_elements=["incarnation", "id"])
+        self.insert_memories: Insert = insert(memories).on_conflict_do_nothing(
+            index_elements=list(memories.primary_key)
         )
         self.insert_graves: Insert = insert(graveyard).on_conflict_do_nothing()
         put = insert(vectors)
@@ -254,21 +251,16 @@ class _Statements:
             set_={"content_stamp": put.excluded.content_stamp, "vector": put.excluded.vector},
         )
         save = insert(requests)
-        self.save_request: Insert = _counted(
-            save.on_conflict_do_update(
-                index_elements=list(requests.primary_key),
-                set_={name: save.excluded[name] for name in ("digest", "response", "created_at")},
-                where=requests.c.created_at <= bindparam("expired"),
-            )
+        self.save_request: Insert = save.on_conflict_do_update(
+            index_elements=list(requests.primary_key),
+            set_={name: save.excluded[name] for name in ("digest", "response", "created_at")},
+            where=requests.c.created_at <= bindparam("expired"),
         )
         lock = insert(streams)
-        self.lock_heads = lock.on_conflict_do_update(
+        # Writing what is there locks the row, or makes it, in one statement.
+        self.lock_head: ReturningInsert[Any] = lock.on_conflict_do_update(
             index_elements=list(streams.primary_key), set_={"head": streams.c.head}
-        ).returning(*streams.c)
-
-
-def _counted(statement: Insert) -> Insert:
-    return statement.execution_options(preserve_rowcount=True)
+        ).returning(streams.c.head, streams.c.epoch, streams.c.horizon)
 
 
 _STATEMENTS = {"postgresql": _Statements(postgresql.insert), "sqlite": _Statements(sqlite.insert)}

@@ -9,7 +9,7 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-_UUID = sa.LargeBinary().with_variant(postgresql.UUID(), "postgresql")
+_UUID = sa.String(36).with_variant(postgresql.UUID(), "postgresql")
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
