@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+
 from scrubjay.memory import ClientId, JsonValue, Memory, MemoryId, Micros, PrivacyLevel, Source
 from scrubjay.merge import State, Write, apply
 from scrubjay.stamp import ReplicaId, Stamp

@@ -6,10 +6,10 @@ from functools import reduce
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from scrubjay.memory import ClientId, PrivacyLevel, canonical_json
 from scrubjay.merge import Outcome, State, Write, apply, get, join, join_counts, registers
 from scrubjay.stamp import Stamp
-
 from tests.strategies import EMPTY, OWNER, REPLICAS, replicas, stamps, states, writes, written
 
 edits = st.lists(writes(), max_size=8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from scrubjay.stamp import (
     Clock,
     CommitStamp,
@@ -14,7 +15,6 @@ from scrubjay.stamp import (
     time_text,
     unpack_field_stamps,
 )
-
 from tests.strategies import REPLICAS, any_stamps, replicas, stamps
 
 LAST_MILLIS = 253_402_300_799_999
