@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from google.protobuf.descriptor import FileDescriptor
-from scrubjay import v1
 
+from scrubjay import v1
 from server.config import Settings
 
 ROOT = Path(__file__).parent.parent

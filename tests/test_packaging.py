@@ -24,8 +24,11 @@ from scrubjay import v1
 for package in (scrubjay, client_sync):
     assert "site-packages" in package.__file__, package.__file__
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if module.name not in sys.argv[1:]:
+        try:
             importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in sys.argv[1:]:
+                raise
 assert v1.Memory.FromString(v1.Memory(content="hello").SerializeToString()).content == "hello"
 assert not [name for name in ("server", "tenants", "sqlalchemy", "numpy") if importlib.util.find_spec(name)]
 """
@@ -87,7 +90,7 @@ def test_the_wheel_holds_the_contract_and_the_replica_alone(wheel: Path) -> None
 
 def test_the_wheel_runs_on_the_oldest_dependencies_it_declares(wheel: Path, tmp_path: Path) -> None:
     scripts = install(tmp_path / "venv", wheel, *map(oldest, PROJECT["dependencies"]))
-    run(scripts / "python", "-W", "error", "-c", IMPORT_ALL, "client_sync.cli")
+    run(scripts / "python", "-W", "error", "-c", IMPORT_ALL, "rich", "typer")
 
 
 def test_the_wheel_and_its_command_run_on_newer_dependencies(wheel: Path, tmp_path: Path) -> None:
