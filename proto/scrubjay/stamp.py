@@ -138,7 +138,7 @@ def pack_field_stamps(stamps: Mapping[str, Stamp]) -> bytes:
     for field, stamp in sorted(stamps.items()):
         groups.setdefault(stamp, []).append(field.encode())
     parts = [bytes([_VERSION])]
-    for stamp, fields in sorted(groups.items()):
+    for stamp, fields in groups.items():
         parts += [stamp.pack(), _COUNT.pack(len(fields))]
         parts += [part for field in fields for part in (_COUNT.pack(len(field)), field)]
     return b"".join(parts)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scrubjay import v1
@@ -188,6 +189,7 @@ def condition(field: str, operator: int, value: JsonValue) -> v1.Filter:
 # --- the laws -------------------------------------------------------------------------------------
 
 
+@settings(max_examples=500)
 @given(filters, memories, micros)
 def test_a_filter_finds_what_the_naive_evaluator_finds(node: Filter, memory: Memory, at: Micros) -> None:
     assert matcher(node)(memory, at) is naive(node, memory, at)
@@ -272,7 +274,10 @@ UPDATED_AT = Micros(5_000_000)
         ("metadata.list", Operator.CONTAINS, "Te", False),
         ("metadata.list", Operator.CONTAINS, True, False),
         ("metadata.list", Operator.CONTAINS, {"k": 1.0}, True),
+        ("metadata.list", Operator.CONTAINS, {"j": 1}, False),
         ("metadata.list", Operator.ICONTAINS, "tea", True),
+        ("metadata.list", Operator.ICONTAINS, "te", False),
+        ("metadata.text", Operator.CONTAINS, 1, False),
         ("metadata.list", Operator.EQ, [1, "Tea", {"k": 1}], True),
         ("metadata.text", Operator.ICONTAINS, "green t", True),
         ("metadata.empty", Operator.EXISTS, True, True),
@@ -283,6 +288,10 @@ UPDATED_AT = Micros(5_000_000)
         ("agent_id", Operator.EXISTS, False, True),
         ("agent_id", Operator.EQ, "", True),
         ("agent_id", Operator.NE, "x", True),
+        ("agent_id", Operator.CONTAINS, "", False),
+        ("agent_id", Operator.ICONTAINS, "", False),
+        ("category", Operator.NIN, ["TASK", "FACT"], False),
+        ("tags", Operator.EXISTS, True, True),
         ("agent_id", Operator.LT, "x", False),
         ("source.role", Operator.EXISTS, False, True),
         ("valid_to", Operator.NE, "2026-01-01T00:00:00Z", True),
@@ -366,6 +375,7 @@ def nested_list(levels: int) -> JsonValue:
         (condition("metadata.a", Operator.IN, [1, None]), "filter.condition.value[1]"),
         (condition("metadata.a", Operator.EQ, nested_list(17)), "filter.condition.value"),
         (negated(MAX_DEPTH), "filter" + ".negation" * MAX_DEPTH),
+        (all_of(all_of(negated(MAX_DEPTH - 2))), "filter" + ".all_of.filters[0]" * 2 + ".negation" * 6),
         (all_of(*[FINE] * (MAX_CONDITIONS + 1)), f"filter.all_of.filters[{MAX_CONDITIONS}].condition"),
     ],
 )
@@ -394,6 +404,11 @@ def test_a_position_begins_where_the_caller_says() -> None:
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidField, match="RFC 3339"):
         from_message(condition("created_at", Operator.GT, text))
+
+
+def test_a_memory_without_tags_has_none() -> None:
+    untagged = replace(ROW, tags=frozenset())
+    assert matcher(from_message(condition("tags", Operator.EXISTS, False)))(untagged, UPDATED_AT)
 
 
 def test_filters_at_their_bounds_are_accepted() -> None:

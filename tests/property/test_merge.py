@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from functools import reduce
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.memory import ClientId, PrivacyLevel, canonical_json
-from scrubjay.merge import Outcome, State, Write, apply, get, join, join_counts, registers
+from scrubjay.memory import ClientId, Memory, PrivacyLevel, Source, canonical_json, normal_metadata
+from scrubjay.merge import (
+    Outcome,
+    State,
+    Write,
+    apply,
+    create,
+    get,
+    is_register,
+    join,
+    join_counts,
+    registers,
+)
 from scrubjay.stamp import Stamp
-from tests.strategies import EMPTY, OWNER, REPLICAS, replicas, stamps, states, writes, written
+from tests.strategies import EMPTY, OWNER, REPLICAS, memories, replicas, stamps, states, writes, written
 
 edits = st.lists(writes(), max_size=8)
 counts = st.dictionaries(replicas, st.integers(0, 3))
@@ -114,6 +126,13 @@ def test_on_equal_stamps_the_more_private_level_wins(
     assert state.memory.privacy_level is min(order[:count])
 
 
+@given(edits)
+def test_every_value_stands_in_its_one_form(found: list[Write]) -> None:
+    memory = written(found).memory
+    assert isinstance(memory.confidence, float)
+    assert canonical_json(memory.metadata) == canonical_json(normal_metadata(memory.metadata))
+
+
 @given(states, states)
 def test_what_never_changes_is_the_same_after_every_join(one: State, other: State) -> None:
     memory = join(one, other).memory
@@ -155,3 +174,74 @@ def test_join_of_counts_is_a_maximum_by_replica(
     for replica, count in join_counts(one, two).items():
         assert count == max(one.get(replica, 0), two.get(replica, 0))
     assert sum(join_counts(one, two).values()) >= max(sum(one.values()), sum(two.values()))
+
+
+# --- what becomes of an edit, by example -------------------------------------------------------------
+
+SEEN, MISSED, LATE = (Stamp(n, REPLICAS[0]) for n in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("stamp", "base", "outcome"),
+    [
+        (LATE, MISSED, Outcome.APPLIED),
+        (LATE, SEEN, Outcome.APPLIED_CONCURRENT),
+        (LATE, None, Outcome.APPLIED_CONCURRENT),
+        (SEEN, None, Outcome.SUPERSEDED),
+    ],
+)
+def test_the_base_stamp_tells_an_overwrite_from_a_concurrent_edit(
+    stamp: Stamp, base: Stamp | None, outcome: Outcome
+) -> None:
+    state = written([Write("content", "stands", MISSED, None)])
+    edited, (result,) = apply(state, [Write("content", "new", stamp, base)], OWNER)
+    assert (result.outcome, result.old_value) == (outcome, "stands")
+    assert edited.memory.content == ("stands" if outcome is Outcome.SUPERSEDED else "new")
+    assert result.standing == max(stamp, MISSED)
+
+
+def test_the_first_edit_of_a_register_is_clean_and_its_repetition_too() -> None:
+    write = Write("metadata.city", "Köln", LATE, None)
+    _, results = apply(EMPTY, [write, write], OWNER)
+    assert [(r.outcome, r.old_value) for r in results] == [(Outcome.APPLIED, None), (Outcome.APPLIED, "Köln")]
+
+
+def test_a_clock_that_edits_a_state_advances_past_every_stamp_in_it() -> None:
+    assert EMPTY.latest() is None
+    assert written([Write("tags.a", True, LATE, None), Write("tags.b", True, SEEN, None)]).latest() == LATE
+
+
+@pytest.mark.parametrize("base", [MISSED, LATE])
+def test_a_stamp_is_later_than_its_base(base: Stamp) -> None:
+    with pytest.raises(ValueError, match="not later"):
+        Write("content", "x", MISSED, base)
+
+
+@pytest.mark.parametrize(
+    "field", ["", "colour", "tags", "tags.", "metadata.", "created_at", "content.x", "id"]
+)
+def test_what_is_no_register_is_neither_written_nor_read(field: str) -> None:
+    with pytest.raises(ValueError, match="no register"):
+        Write(field, "x", MISSED, None)
+    with pytest.raises(KeyError):
+        get(EMPTY.memory, field)
+    assert not is_register(field)
+
+
+@given(memories)
+def test_a_new_memory_has_one_stamp_on_every_value(memory: Memory) -> None:
+    state = create(memory, LATE)
+    assert state.stamps == {field: LATE for field, _ in registers(state.memory)}
+    assert {"content", "confidence", "pinned", "privacy_level"} <= state.stamps.keys()
+    assert ("source" in state.stamps) is (memory.source != Source())
+    assert bytes_of(join(state, EMPTY)) == bytes_of(state)
+    assert isinstance(state.memory.confidence, float)
+    assert canonical_json(state.memory.metadata) == canonical_json(normal_metadata(memory.metadata))
+
+
+@given(memories)
+def test_every_register_can_be_cleared(memory: Memory) -> None:
+    state = create(memory, SEEN)
+    cleared, results = apply(state, [Write(field, None, LATE, SEEN) for field in state.stamps], OWNER)
+    assert {result.outcome for result in results} == {Outcome.APPLIED}
+    assert bytes_of(cleared)[0] == bytes_of(EMPTY)[0]

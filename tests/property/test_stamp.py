@@ -161,6 +161,12 @@ def test_field_stamps_cut_anywhere_inside_a_group_are_damaged(found: dict[str, S
         assert _fails_with_value_error(unpack_field_stamps, packed[:end])
 
 
+@given(st.integers(0, 255).filter(lambda version: version != 1))
+def test_field_stamps_of_another_version_are_refused(version: int) -> None:
+    packed = pack_field_stamps({"content": Stamp(1, REPLICAS[0])})
+    assert _fails_with_value_error(unpack_field_stamps, bytes([version]) + packed[1:])
+
+
 def test_a_field_stamped_twice_is_damage() -> None:
     one = pack_field_stamps({"content": Stamp(1, REPLICAS[0])})
     other = pack_field_stamps({"content": Stamp(2, REPLICAS[0])})
