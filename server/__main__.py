@@ -14,10 +14,8 @@ from typing import Any
 import typer
 from pydantic import ValidationError
 
-from scrubjay.errors import ScrubjayError
-from server.app import AddressInUse, App, migrate_all, new_admin_key
+from server.app import CANT_START, App, migrate_all, new_admin_key
 from server.config import Settings
-from server.data_dir import DataDirInUse
 from tenants.registry import FirstCredentials
 
 cli = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -76,7 +74,7 @@ class _explained:  # noqa: N801 - a context manager, used as a word
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, ScrubjayError | DataDirInUse | AddressInUse | ValueError):
+        if isinstance(error, CANT_START):
             typer.echo(str(error), err=True)
             raise SystemExit(1) from None
 
@@ -116,7 +114,7 @@ def _log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for name in ("alembic", "sqlalchemy", "httpx"):
+    for name in ("alembic", "sqlalchemy", "httpx", "tenants.database._Pool"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

@@ -13,11 +13,11 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from scrubjay.errors import ModelMismatch
+from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, tenant_service_pb2
 from server.config import Settings
-from server.data_dir import locked, pepper
+from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
 from server.interceptors import TRANSPORT_BYTES, Door
 from server.providers.embedder import Embedder, open_embedder
@@ -28,7 +28,7 @@ from server.services import memory_service
 from server.shard import Shard
 from server.store.memory_store import MemoryStore
 from tenants import tenant_service
-from tenants.database import migrate, open_engine
+from tenants.database import DatabaseUnusable, migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
 from tenants.tenant import Role
 
@@ -59,12 +59,27 @@ class AddressInUse(Exception):
     """The address to serve on can't be had."""
 
 
+class ShardMissing(Exception):
+    """Tenants lie on a shard that the settings do not name."""
+
+
+CANT_START = (
+    AddressInUse,
+    DataDirInUse,
+    DataDirUnusable,
+    DatabaseUnusable,
+    ScrubjayError,
+    ShardMissing,
+    ValueError,
+)
+"""What ends a start; each says in one line what is wrong."""
+
+
 class App:
     """A running server, from construction to ``close``.
 
     ``address`` is where it serves; ``first_credentials`` are set where this start made the catalogue.
-    Raises AddressInUse, DataDirInUse, ModelMismatch, StorageUnavailable or ModelUnavailable where it can't start, with
-    everything closed that was opened.
+    Raises one of CANT_START where it can't start, with everything closed that was opened.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], Micros] = wall_clock) -> None:
@@ -118,7 +133,13 @@ def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: Exit
     stack.callback(engine.dispose)
     migrate(engine, SCRIPTS, VERSION_TABLE)
     space = embedder.space.id
-    registry = Registry(engine, pepper=secret, shard_names=settings.shard_urls(), space=space)
+    shard_names = settings.shard_urls().keys()
+    registry = Registry(engine, pepper=secret, shard_names=shard_names, space=space)
+    if missing := sorted(registry.shards() - shard_names):
+        raise ShardMissing(
+            f"tenants lie on {', '.join(missing)}, but there are only {', '.join(sorted(shard_names))}; "
+            "give all database URLs in SCRUBJAY_SHARDS, in their old order"
+        )
     if other := sorted(registry.spaces() - {space}):
         raise ModelMismatch(
             f"tenants have vectors of the space {', '.join(other)}, but the embedder {settings.embedder!r} makes "

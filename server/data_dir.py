@@ -14,14 +14,25 @@ class DataDirInUse(Exception):
     """Another server runs on the data directory."""
 
 
+class DataDirUnusable(Exception):
+    """The data directory can't be made or written to."""
+
+
 @contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
     """Make the directory where it is missing and hold its lock for the block.
 
-    Two processes that write one SQLite file can damage it. Raises DataDirInUse.
+    Two processes that write one SQLite file can damage it. Raises DataDirInUse, DataDirUnusable.
     """
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (data_dir / "lock").open("a+") as file:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (data_dir / "lock").open("a+")
+    except OSError as error:
+        raise DataDirUnusable(
+            f"{data_dir.absolute()} can't be the data directory: {error.strerror}; "
+            "set SCRUBJAY_DATA_DIR to a folder that this user may write to"
+        ) from error
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

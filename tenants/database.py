@@ -37,6 +37,17 @@ class SchemaTooNew(ScrubjayError):
     """The database was migrated by a newer version of this program."""
 
 
+class DatabaseUnusable(Exception):
+    """The database does not answer, or does not let itself be migrated. Says in one line which, and why.
+
+    For operators at a start or a migration: the line has the driver's own words.
+    """
+
+    def __init__(self, engine: Engine, cause: BaseException | None) -> None:
+        words = next(iter(str(cause).strip().splitlines()), "no reason given")
+        super().__init__(f"{engine.url.render_as_string()} can't be used: {words}")
+
+
 def open_engine(url: str, *, read_only: bool = False, connections: int = 4) -> Engine:
     """An engine on ``sqlite:///<path>`` or ``postgresql://…``; nothing is connected yet.
 
@@ -136,15 +147,24 @@ def migrate(engine: Engine, scripts: Path, version_table: str) -> None:
     """Bring the database to the newest revision of an Alembic ``scripts`` folder, in one transaction.
 
     Safe to call from many processes at once; changes nothing where there is nothing to do. Raises
-    SchemaTooNew for a database that a newer version has migrated.
+    SchemaTooNew for a database that a newer version has migrated, DatabaseUnusable.
     """
     config = _config(scripts)
-    with engine.begin() as connection:
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-        if _revision(connection, config, version_table) != _newest(config):
-            config.attributes.update(connection=connection, version_table=version_table)
-            command.upgrade(config, "head")
+    try:
+        with engine.begin() as connection:
+            _upgrade(connection, config, version_table)
+    except StorageUnavailable as error:
+        raise DatabaseUnusable(engine, error.__cause__) from error
+    except exc.DBAPIError as error:
+        raise DatabaseUnusable(engine, error.orig) from error
+
+
+def _upgrade(connection: Connection, config: Config, version_table: str) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
+    if _revision(connection, config, version_table) != _newest(config):
+        config.attributes.update(connection=connection, version_table=version_table)
+        command.upgrade(config, "head")
 
 
 def pending(engine: Engine, scripts: Path, version_table: str) -> bool:

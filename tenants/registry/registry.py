@@ -113,6 +113,11 @@ class Registry:
         with self._engine.begin() as connection:
             return frozenset(connection.execute(select(tenants.c.space).distinct()).scalars())
 
+    def shards(self) -> frozenset[str]:
+        """The names of the shards that tenants' memories lie on."""
+        with self._engine.begin() as connection:
+            return frozenset(connection.execute(select(tenants.c.shard).distinct()).scalars())
+
     # --- keys -------------------------------------------------------------------------------------
 
     def create_api_key(
