@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from demo.script import read_script
+from docs.blocks import blocks, missing
 from scrubjay.text import tokens
 
 ROOT = Path(__file__).parent.parent
@@ -67,6 +68,19 @@ def test_the_demo_shows_all_it_promises() -> None:
     for words in (script.update.new, "deleted", "changed", "added", "MEMORY_NOT_FOUND", "All of it held"):
         assert words in ran.stdout
     assert "\x1b" not in ran.stdout
+    assert missing(shown_in_the_readme(), ran.stdout) is None
+
+
+def shown_in_the_readme() -> list[str]:
+    """What the README shows of the demo."""
+    (shown,) = [
+        lines
+        for block in blocks(ROOT / "README.md")
+        if block.language == "console"
+        for command, lines in block.commands()
+        if command == "make demo"
+    ]
+    return shown
 
 
 def test_the_demo_fails_where_a_question_finds_another_memory(tmp_path: Path) -> None:
