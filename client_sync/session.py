@@ -12,12 +12,12 @@ from typing import Annotated, TypeVar
 import typer
 from google.protobuf.message import Message
 from rich.console import Console
-from scrubjay import v1
-from scrubjay.errors import ScrubjayError, Unavailable
-from scrubjay.memory import Micros
 
 from client_sync.cli import Remote
 from client_sync.rendering import Tables, json_line, plain
+from scrubjay import v1
+from scrubjay.errors import ScrubjayError, Unavailable
+from scrubjay.memory import Micros
 
 PAGE_SIZE = 100
 """Rows asked for at once; the first are shown while the next are still to come."""
@@ -111,6 +111,8 @@ def _told(error: ScrubjayError, server: str) -> str:
             f"no server answers at {server} ({cause});"
             " start one with 'make run', or name another with --server or SCRUBJAY_SERVER"
         )
+    if [each.field.rpartition(".")[2] for each in error.field_violations] == ["user_id"]:
+        return f"{error.message}; give --user, or set SCRUBJAY_USER"
     unsaid = [each for each in error.field_violations if each.description not in error.message]
     return "; ".join([error.message, *(f"{each.field}: {each.description}" for each in unsaid)])
 

@@ -17,14 +17,14 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import struct_pb2, timestamp_pb2
-from scrubjay import errors, v1
-from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros
-from scrubjay.status import to_status
-from scrubjay.v1.memory_service_pb2_grpc import MemoryServiceServicer, add_MemoryServiceServicer_to_server
 
 from client_sync import cli
 from client_sync.arguments import parse_condition, parse_filter, parse_metadata, parse_time
 from client_sync.rendering import local_time, relative_time
+from scrubjay import errors, v1
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros
+from scrubjay.status import to_status
+from scrubjay.v1.memory_service_pb2_grpc import MemoryServiceServicer, add_MemoryServiceServicer_to_server
 
 ID = "01939f2e-7a00-7000-8000-000000000001"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")  # typer may colour a usage error on a build machine
@@ -449,6 +449,15 @@ def test_an_option_after_the_command_wins_over_one_before_and_the_environment(
     run("--user", "before", "search", "tea", "--user", "after")
     run("search", "tea", "--user", "", "--agent", "a")
     assert [request.user_id for request in server.requests] == ["environment", "before", "after", ""]
+
+
+def test_who_names_nobody_is_told_how_to_name_somebody(server: Server, run: Callable[..., Ran]) -> None:
+    def refuse(request: v1.AddRequest) -> v1.AddResponse:
+        raise errors.InvalidField.of("memories[0].user_id", "is needed")
+
+    server.answers["Add"] = refuse
+    said = "error: memories[0].user_id: is needed; give --user, or set SCRUBJAY_USER\n"
+    assert run("add", "tea") == Ran(1, "", said)
 
 
 def test_an_error_is_one_line_with_each_wrong_field(server: Server, run: Callable[..., Ran]) -> None:
