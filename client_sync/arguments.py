@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf import timestamp_pb2
+
 from scrubjay import v1
 from scrubjay.memory import JsonValue, Micros
 from scrubjay.wire import to_timestamp, to_value

@@ -45,6 +45,7 @@ class Remote:
     def call(self, method: Callable[[_Request], _Response], request: _Request) -> _Response:
         """The method's response; a ``ScrubjayError`` where the call fails."""
         from grpc import RpcError
+
         from scrubjay.channel import from_rpc_error
 
         try:

@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 from google.protobuf import field_mask_pb2
-from scrubjay import v1
-from scrubjay.wire import to_struct
 
 from client_sync.arguments import parse_filter, parse_metadata, parse_time
 from client_sync.rendering import Tables
@@ -27,6 +25,8 @@ from client_sync.session import (
     show_pages,
     usage,
 )
+from scrubjay import v1
+from scrubjay.wire import to_struct
 
 DEFAULT_SERVER = "localhost:7437"
 MAX_BATCH = 100

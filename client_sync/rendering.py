@@ -14,11 +14,11 @@ from google.protobuf.message import Message
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from scrubjay import v1
-from scrubjay.memory import DEFAULT_CATEGORY, DEFAULT_SCOPE, MAX_MICROS, JsonValue, Micros, PrivacyLevel
-from scrubjay.wire import from_struct, from_timestamp, from_value
 
 from client_sync.arguments import TIME_FIELDS
+from scrubjay import v1
+from scrubjay.memory import DEFAULT_CATEGORY, DEFAULT_SCOPE, JsonValue, Micros, PrivacyLevel
+from scrubjay.wire import from_struct, from_timestamp, from_value
 
 MAX_SHOWN_CHARACTERS = 280
 """Of a content in a table; ``get`` shows all of it."""
