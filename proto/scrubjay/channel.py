@@ -41,7 +41,8 @@ _RETRIES = {
                 "initialBackoff": "0.1s",
                 "maxBackoff": "1s",
                 "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
+                # CANCELLED: gRPC's server had not begun the call when it stopped taking any.
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
         }
     ],
@@ -78,10 +79,10 @@ def connect(
     """A channel to the server at ``target``, such as ``memory.example.com:443``; close it after use.
 
     Every call carries the key, and ``client_id`` where a service acts for that client. A call without
-    a timeout gets ``deadline_seconds``; a stream of responses has none. A call that ends UNAVAILABLE is
-    retried, 5 attempts in all within its deadline. That is safe for writes too: a request whose
-    ``request_id`` is empty is sent with a new UUID there, the same in each attempt; the caller's own
-    message is left as it is. To repeat a write yourself, give it a ``request_id`` of your own.
+    a timeout gets ``deadline_seconds``; a stream of responses has none. A call that the server ends
+    UNAVAILABLE or CANCELLED is retried, 5 attempts in all within its deadline. That is safe for writes too:
+    a request whose ``request_id`` is empty is sent with a new UUID there, the same in each attempt; the
+    caller's own message is left as it is. To repeat a write yourself, give it a ``request_id`` of your own.
 
     ``tls=None`` speaks plain text to localhost, 127.0.0.1, [::1] and unix sockets, and TLS to all else.
     ``root_certificates``, in PEM, stand in for the system's, and mean TLS. Connects on the first call.
