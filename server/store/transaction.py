@@ -14,6 +14,7 @@ from typing import Any
 from scrubjay.errors import StorageUnavailable
 from sqlalchemy import Dialect, Engine, event
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement
 
 from tenants import database
@@ -44,7 +45,7 @@ class Transactions:
     def begin(self) -> Iterator[Transaction]:
         """A transaction for the block: committed at its end unless it is for reading, undone where the
         block raises. StorageUnavailable where the database does not answer, or does not commit."""
-        pooled = self._engine.raw_connection()
+        pooled = self._connect()
         transaction = Transaction(pooled.driver_connection, self._statements, self._errors)
         try:
             if self._begin:
@@ -57,6 +58,12 @@ class Transactions:
             raise
         finally:
             pooled.close()  # undoes what is open
+
+    def _connect(self) -> PoolProxiedConnection:
+        try:
+            return self._engine.raw_connection()
+        except self._errors as error:
+            database.raise_mapped(error)
 
     def close(self) -> None:
         """Close the connections that nobody uses; the others close when they are given back."""
