@@ -68,9 +68,18 @@ def _with_database(url: str, name: str) -> str:
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
     """A server: the one that the environment names, else the wheel's, else the system's."""
-    with ExitStack() as stack:
-        url = os.environ.get(URL_VARIABLE) or _own_server(stack)
+    if url := os.environ.get(URL_VARIABLE):
         yield PostgresServer(url)
+    else:
+        with own_postgres() as server:
+            yield server
+
+
+@contextmanager
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server that nobody else uses: the wheel's, else the system's."""
+    with ExitStack() as stack:
+        yield PostgresServer(_own_server(stack))
 
 
 def _own_server(stack: ExitStack) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,17 +19,27 @@ from fault.evidence import Evidence
 from scrubjay import v1
 from server.store.history import HistoryKind
 
+GoOn = Callable[[grpc.RpcError | None], bool]
+"""Told of each answer, or error, whether to write on."""
+
 CREATE, SET, DELETE = HistoryKind
 CALL_SECONDS = 30
 """A call's deadline, where a test has no other in mind."""
 
 
 class Client:
-    """Sends requests with a key and never repeats one by itself."""
+    """Sends requests, with a key where the channel has none, and repeats none by itself."""
 
-    def __init__(self, channel: grpc.Channel, key: str) -> None:
+    def __init__(self, channel: grpc.Channel, key: str = "") -> None:
         self._memories = v1.MemoryServiceStub(channel)
-        self._metadata = (("authorization", f"Bearer {key}"),)
+        self._metadata = (("authorization", f"Bearer {key}"),) if key else ()
+
+    @classmethod
+    @contextmanager
+    def opened(cls, address: str, key: str) -> Iterator[Client]:
+        """A client with a channel of its own."""
+        with open_channel(address) as channel:
+            yield cls(channel, key)
 
     def send(self, request: Any, seconds: float = CALL_SECONDS) -> Any:
         """The answer of the RPC that takes this request."""
@@ -83,18 +96,18 @@ class Writer:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def work(self, client: Client, users: list[str], acknowledged: Callable[[], object]) -> None:
-        """Write until the server is lost."""
-        while True:
-            self.unanswered = self._next(users)
+    def work(self, client: Client, users: list[str], go_on: GoOn, seconds: float = CALL_SECONDS) -> None:
+        """Write while ``go_on`` says so; what failed is sent again, as it is, before anything new."""
+        going = True
+        while going:
+            self.unanswered = self.unanswered or self._next(users)
             try:
-                client.send(self.unanswered)
+                client.send(self.unanswered, seconds)
             except grpc.RpcError as error:
-                if code_of(error) is not grpc.StatusCode.UNAVAILABLE:
-                    raise
-                return
-            self.learn()
-            acknowledged()
+                going = go_on(error)
+            else:
+                self.learn()
+                going = go_on(None)
 
     def repeat(self, client: Client) -> None:
         """Send once more what was not answered."""
@@ -166,16 +179,74 @@ def _outcome(evidence: Evidence, writer: Writer) -> dict[str, Known]:
     return after if done == {True} else {}
 
 
-class Countdown:
-    """Wakes who waits once so many writes were acknowledged."""
+class UntilLost:
+    """Writes until the server is lost, and tells when so many were acknowledged."""
 
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._lock = threading.Lock()
+    def __init__(self, count: int, *codes: grpc.StatusCode) -> None:
+        self._codes = codes or (grpc.StatusCode.UNAVAILABLE,)
+        self._left = itertools.count(count - 1, -1)
         self.passed = threading.Event()
 
-    def __call__(self) -> None:
-        with self._lock:
-            self._count -= 1
-            if self._count <= 0:
+    def __call__(self, error: grpc.RpcError | None) -> bool:
+        if error is None:
+            if next(self._left) <= 0:
                 self.passed.set()
+            return True
+        if code_of(error) not in self._codes:
+            raise error
+        return False
+
+
+class UntilEnough:
+    """Writes through every fault until ``end`` is called; counts answers, keeps errors."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._ended = False
+        self.acknowledged = 0
+        self.errors: list[grpc.RpcError] = []
+
+    def __call__(self, error: grpc.RpcError | None) -> bool:
+        with self._changed:
+            if error is None:
+                self.acknowledged += 1
+            else:
+                self.errors.append(error)
+            self._changed.notify_all()
+            return not self._ended or error is not None
+
+    def wait(self, acknowledged: int = 0, errors: int = 0, seconds: float = 30) -> None:
+        """Until so many more of each were seen."""
+        with self._changed:
+            goal = (self.acknowledged + acknowledged, len(self.errors) + errors)
+            assert self._changed.wait_for(
+                lambda: self.acknowledged >= goal[0] and len(self.errors) >= goal[1], seconds
+            ), f"{self.acknowledged} writes and {len(self.errors)} errors, not {goal}"
+
+    def end(self) -> None:
+        """Let each writer end with an answer."""
+        self._ended = True
+
+
+@contextmanager
+def working(
+    clients: list[Client], writers: list[Writer], go_on: GoOn, seconds: float = CALL_SECONDS
+) -> Iterator[None]:
+    """Writers at work on two users each, one of their own and one of all; when the block ends, they have."""
+    failed = threading.Event()
+
+    def until_failed(error: grpc.RpcError | None) -> bool:
+        return not failed.is_set() and go_on(error)
+
+    with ThreadPoolExecutor(len(writers)) as pool:
+        work = [
+            pool.submit(writer.work, clients[writer.tenant], [writer.name, "all"], until_failed, seconds)
+            for writer in writers
+        ]
+        try:
+            yield
+        except BaseException:
+            failed.set()
+            raise
+        for done in work:
+            done.result()

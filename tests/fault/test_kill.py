@@ -14,7 +14,7 @@ import pytest
 from fault import evidence
 from fault.conftest import Start
 from fault.evidence import Evidence
-from fault.load import Client, Countdown, Writer, check_stored, open_channel
+from fault.load import Client, UntilLost, Writer, check_stored, open_channel
 from fault.process import ServerProcess
 from scrubjay import connect, v1
 
@@ -32,7 +32,7 @@ def test_a_killed_server_has_what_it_acknowledged(
     _kill_and_start(seed, ROUNDS, start, lambda: evidence.of_files(data_dir, tmp_path / "copies"))
 
 
-def test_a_killed_server_on_postgresql_has_what_it_acknowledged(start: Start, postgres_url: str) -> None:
+def test_a_killed_server_on_postgresql_has_what_it_acknowledged(postgres_url: str, start: Start) -> None:
     def with_shards() -> ServerProcess:
         return start(shards=postgres_url)
 
@@ -79,14 +79,14 @@ def _clients(server: ServerProcess, keys: list[str]) -> Iterator[list[Client]]:
 def _work_until_killed(
     server: ServerProcess, clients: list[Client], writers: list[Writer], about: str, chance: random.Random
 ) -> None:
-    countdown = Countdown(chance.randint(1, MOST_ACKNOWLEDGED))
+    until_lost = UntilLost(chance.randint(1, MOST_ACKNOWLEDGED))
     with ThreadPoolExecutor(len(writers)) as pool:
         work = [
-            pool.submit(writer.work, clients[writer.tenant], _users(writer, about), countdown)
+            pool.submit(writer.work, clients[writer.tenant], _users(writer, about), until_lost)
             for writer in writers
         ]
         try:
-            assert countdown.passed.wait(30)
+            assert until_lost.passed.wait(30)
             time.sleep(chance.uniform(0, 0.01))  # any moment of a commit, not only the one behind an answer
         finally:
             server.kill()

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from fault.conftest import Start
-from fault.load import Client, open_channel
+from fault.load import Client
 from fault.process import launch, refused_start
 from rpc.refusal import refused
 from scrubjay import connect, v1
@@ -99,14 +99,14 @@ def test_another_pepper_refuses_the_keys_of_before(start: Start) -> None:
     key = first.service_key
     first.stop()
     other = start(pepper="another one")
-    with open_channel(other.address) as channel, refused() as answer:
-        Client(channel, key).send(v1.ListRequest(user_id="alice"))
+    with Client.opened(other.address, key) as client, refused() as answer:
+        client.send(v1.ListRequest(user_id="alice"))
     assert answer.code is grpc.StatusCode.UNAUTHENTICATED
     assert isinstance(answer.error, CredentialInvalid)
     other.stop()
     again = start()
-    with open_channel(again.address) as channel:
-        Client(channel, key).send(v1.ListRequest(user_id="alice"))
+    with Client.opened(again.address, key) as client:
+        client.send(v1.ListRequest(user_id="alice"))
 
 
 def test_first_starts_that_are_killed_at_any_moment_leave_what_can_be_started(
