@@ -12,6 +12,7 @@ from types import MappingProxyType, TracebackType
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from threadpoolctl import threadpool_limits
 
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
@@ -84,6 +85,8 @@ class App:
 
     def __init__(self, settings: Settings, clock: Callable[[], Micros] = wall_clock) -> None:
         with ExitStack() as stack:
+            # More threads in BLAS only spin on small matrices, and handlers share the cores already.
+            threadpool_limits(limits=1, user_api="blas")
             stack.enter_context(locked(settings.data_dir))
             secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
             embedder = stack.enter_context(closing(_embedder(settings)))

@@ -98,7 +98,7 @@ class Shard:
         """A memory. MemoryDeleted where it was deleted, MemoryNotFound where the client may not see one."""
         with self._reading(revision) as reading:
             stored = reading.get(incarnation, memory_id)
-            if stored is None and reading.buried(incarnation, [memory_id]):
+            if stored is None and reading.deleted_for(incarnation, memory_id, client_id):
                 raise MemoryDeleted(memory_id)
         if stored is None or not visible(stored.memory, client_id, now):
             raise MemoryNotFound(memory_id)
@@ -183,8 +183,7 @@ class Shard:
         stored = reading.get(incarnation, memory_id)
         if stored is not None and permitted(stored.memory, client_id):
             return
-        newest = reading.history(incarnation, memory_id, None, 1)
-        if stored is not None or not newest or newest[0].private_to not in ("", client_id):
+        if stored is not None or not reading.deleted_for(incarnation, memory_id, client_id):
             raise MemoryNotFound(memory_id)
 
     def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> StreamKey:

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import EtagMismatch, InvalidField, MemoryDeleted, MemoryNotFound
-from scrubjay.memory import JsonValue, Memory, MemoryId, Micros, permitted, violations, visible
+from scrubjay.memory import (
+    JsonValue,
+    Memory,
+    MemoryId,
+    Micros,
+    canonical_json,
+    permitted,
+    violations,
+    visible,
+)
 from scrubjay.merge import KEYED_FIELDS, Outcome, State, Write, WriteResult, apply, get
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
@@ -74,7 +83,7 @@ def _living(
     writing: Writing, key: StreamKey, memory_id: MemoryId, author: Author, now: Micros
 ) -> StoredMemory:
     stored = writing.get(key.incarnation, memory_id)
-    if stored is None and writing.buried(key.incarnation, [memory_id]):
+    if stored is None and writing.deleted_for(key.incarnation, memory_id, author.client_id):
         raise MemoryDeleted(memory_id)
     if stored is None or not visible(stored.memory, author.client_id, now):
         raise MemoryNotFound(memory_id)
@@ -95,7 +104,9 @@ def _changed_registers(memory: Memory, edit: Edit) -> dict[str, JsonValue]:
     for field in edit.fields:
         for register in _registers_of(field, memory, edit.values):
             value = get(edit.values, register)
-            if value != get(memory, register) or register in edit.bases:
+            old = get(memory, register)
+            # Compared as JSON: in Python True equals 1.
+            if canonical_json(value) != canonical_json(old) or register in edit.bases:
                 found[register] = value
     return found
 
@@ -131,7 +142,7 @@ def delete(
     writing: Writing, key: StreamKey, memory_id: MemoryId, etag: str, author: Author, now: Micros
 ) -> None:
     """Delete the memory for ever; nothing happens where it was deleted before."""
-    if writing.buried(key.incarnation, [memory_id]):
+    if writing.deleted_for(key.incarnation, memory_id, author.client_id):
         return
     stored = writing.get(key.incarnation, memory_id)
     if stored is None or not permitted(stored.memory, author.client_id):

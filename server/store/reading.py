@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from scrubjay.memory import MemoryId, Micros, canonical_json
+from scrubjay.memory import ClientId, MemoryId, Micros, canonical_json
 from scrubjay.stamp import CommitStamp
 from sqlalchemy import (
     BindParameter,
@@ -123,6 +123,13 @@ class Reading:
         else:
             rows = self._transaction.all(_HISTORY_OF_MEMORY, values | {"memory_id": of})
         return [to_history(row) for row in rows]
+
+    def deleted_for(self, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId) -> bool:
+        """Whether the memory was deleted and the client may know: it was not another one's private memory."""
+        if not self.buried(incarnation, [memory_id]):
+            return False
+        (newest,) = self.history(incarnation, memory_id, None, 1)
+        return newest.private_to in ("", client_id)
 
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""

@@ -396,3 +396,36 @@ def test_history_shows_values_as_people_write_them(dev: Tenant) -> None:
     assert values["valid_to"] == "9999-12-31T23:59:59Z"
     assert values["valid_from"] == "0001-01-01T00:00:00Z"
     assert values["privacy_level"] == "SHARED"
+
+
+def test_a_deleted_private_memory_is_unknown_to_others(serving: Serving) -> None:
+    phone = serving.named("dev", serving.dev.key, client_id="phone")
+    laptop = serving.named("dev", serving.dev.key, client_id="laptop")
+    (secret,) = phone.add("my diary", privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
+    phone.memories.Delete(v1.DeleteRequest(id=secret.id))
+    with refused() as mine:
+        phone.memories.Get(v1.GetRequest(id=secret.id))
+    assert isinstance(mine.error, errors.MemoryDeleted)
+    for call in (
+        lambda: laptop.memories.Get(v1.GetRequest(id=secret.id)),
+        lambda: laptop.memories.Delete(v1.DeleteRequest(id=secret.id)),
+        lambda: laptop.memories.History(v1.HistoryRequest(memory_id=secret.id)),
+    ):
+        with refused() as theirs:
+            call()
+        assert isinstance(theirs.error, errors.MemoryNotFound)
+
+
+def test_a_number_and_a_truth_value_are_different_metadata(dev: Tenant) -> None:
+    was, wanted = Struct(), Struct()
+    was.update({"flag": True})
+    wanted.update({"flag": 1})
+    (memory,) = dev.add("x", metadata=was)
+    change = v1.Memory(id=memory.id, metadata=wanted)
+    updated = dev.memories.Update(v1.UpdateRequest(memory=change, update_mask=mask("metadata"))).memory
+    assert updated.metadata.fields["flag"].number_value == 1
+
+
+def test_no_memory_is_created_after_it_was_updated(dev: Tenant) -> None:
+    for memory in dev.add(*[f"fact {n}" for n in range(100)]):
+        assert memory.created_at.ToMicroseconds() <= memory.updated_at.ToMicroseconds()

@@ -1,0 +1,234 @@
+"""Search and Add through gRPC against a raw echo of the same message sizes, in one run, as ratios.
+
+    python bench/rpc.py                     # Search at 100 and 1 000 memories, Add at 1 and 16 callers
+    python bench/rpc.py --rows 1000 10000 --seconds 3 --pairs 7
+
+The echo is the least that a gRPC server in Python can do: it reads a request and builds an answer of as
+many bytes from Python values, 10 hits for a Search. It and the server each run in one process; the two are
+measured in turn, A B A B, and the median of the pairs is printed, with the server's CPU time per call
+beside it. The embedder is ``hash``, whose time is next to none, so what is measured is everything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from scrubjay import connect, v1
+
+QUERIES = 200
+WORDS = (
+    "coffee lisbon garden invoice meeting python river guitar doctor train winter bread letter museum "
+    "window holiday market engine painter island"
+).split()
+
+
+def sentence(n: int) -> str:
+    """A text of some 60 bytes, another one for every n."""
+    picked = [WORDS[(n * step + step) % len(WORDS)] for step in (1, 3, 7, 11, 13)]
+    return f"note {n}: {' '.join(picked)} and more"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One timed stretch: calls a second, the median call, and the server's CPU time a call."""
+
+    calls_per_second: float
+    p50_ms: float
+    cpu_us: float
+
+
+@contextmanager
+def running(command: Sequence[str], environment: dict[str, str]) -> Iterator[tuple[int, str, str]]:
+    """A server as a process: its id, its address, and what it printed until it served."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | environment, stderr=subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    printed = ""
+    try:
+        for line in process.stdout:
+            printed += line
+            if found := re.match(r"serving on (\S+)", line):
+                yield process.pid, found[1], printed
+                break
+        else:
+            raise RuntimeError(f"{' '.join(command)} did not start")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(pid: int, call: Callable[[int], object], callers: int, seconds: float) -> Measured:
+    """Call as fast as ``callers`` threads can for ``seconds``."""
+    numbers = itertools.count()
+    latencies: list[float] = []
+    end = time.perf_counter() + seconds
+
+    def work() -> None:
+        mine = []
+        while (began := time.perf_counter()) < end:
+            call(next(numbers))
+            mine.append(time.perf_counter() - began)
+        latencies.extend(mine)
+
+    cpu = cpu_seconds(pid)
+    began = time.perf_counter()
+    threads = [threading.Thread(target=work) for _ in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed, count = time.perf_counter() - began, len(latencies)
+    return Measured(
+        count / elapsed, statistics.median(latencies) * 1e3, (cpu_seconds(pid) - cpu) / count * 1e6
+    )
+
+
+def compare(name: str, ours: Callable[[], Measured], raw: Callable[[], Measured], pairs: int) -> None:
+    """Measure in turn and print one row."""
+    ours(), raw()
+    found = [(ours(), raw()) for _ in range(pairs)]
+
+    def median(value: Callable[[Measured, Measured], float]) -> float:
+        return statistics.median(value(*pair) for pair in found)
+
+    print(
+        f"| {name} | {median(lambda a, b: a.calls_per_second / b.calls_per_second):.2f} "
+        f"| {median(lambda a, b: a.p50_ms / b.p50_ms):.2f} "
+        f"| {median(lambda a, b: a.cpu_us):.0f} / {median(lambda a, b: b.cpu_us):.0f} "
+        f"| {median(lambda a, b: a.calls_per_second):.0f} / {median(lambda a, b: b.calls_per_second):.0f} |",
+        flush=True,
+    )
+
+
+def echo() -> None:
+    """Serve answers built from values, as many bytes as the server's own answers."""
+
+    def search(body: bytes, _context: grpc.ServicerContext) -> bytes:
+        request = v1.SearchRequest.FromString(body)
+        hits = [
+            v1.SearchHit(
+                memory=v1.Memory(
+                    id="0193f0c2-a5b1-7000-8000-000000000000",
+                    user_id=request.user_id,
+                    scope="general",
+                    category="FACT",
+                    content=sentence(n),
+                    confidence=1,
+                    privacy_level=v1.PRIVACY_LEVEL_SHARED,
+                    created_at=Timestamp(seconds=1_790_000_000, nanos=n),
+                    updated_at=Timestamp(seconds=1_790_000_000, nanos=n),
+                    owner_client_id="0123456789abcdef",
+                    source=v1.Source(client_id="0123456789abcdef"),
+                    etag="2026-11-30T08:00:00.000Z.0000",
+                ),
+                score=0.5,
+            )
+            for n in range(request.top_k)
+        ]
+        return v1.SearchResponse(hits=hits, recipe="default-1").SerializeToString()
+
+    def add(body: bytes, _context: grpc.ServicerContext) -> bytes:
+        request = v1.AddRequest.FromString(body)
+        results = [v1.AddResult(memory=memory) for memory in request.memories]
+        return v1.AddResponse(results=results, revision="x" * 90).SerializeToString()
+
+    server = grpc.server(futures.ThreadPoolExecutor(64))
+    handlers = {
+        "Search": grpc.unary_unary_rpc_method_handler(search),
+        "Add": grpc.unary_unary_rpc_method_handler(add),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("scrubjay.v1.MemoryService", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    print(f"serving on 127.0.0.1:{port}", flush=True)
+    server.wait_for_termination()
+
+
+def main() -> None:
+    """Start both servers, fill ours, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[100, 1000], help="memories of the user searched")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.echo:
+        echo()
+        return
+    with ExitStack() as stack:
+        data = stack.enter_context(tempfile.TemporaryDirectory())
+        environment = {"SCRUBJAY_LISTEN": "127.0.0.1:0", "SCRUBJAY_DATA_DIR": data, "SCRUBJAY_EMBEDDER": "hash"}
+        pid, address, printed = stack.enter_context(
+            running([sys.executable, "-m", "server", "serve"], environment)
+        )
+        echo_pid, echo_address, _ = stack.enter_context(running([sys.executable, __file__, "--echo"], {}))
+        key = re.search(r"service key:\s+(\S+)", printed)
+        assert key is not None
+        ours = v1.MemoryServiceStub(stack.enter_context(connect(address, key[1])))
+        raw = v1.MemoryServiceStub(stack.enter_context(connect(echo_address, key[1])))
+        print("| work | calls/s ÷ echo | p50 ÷ echo | server CPU µs a call, ours / echo | calls/s, ours / echo |")
+        print("|---|---|---|---|---|")
+        for rows in options.rows:
+            _fill(ours, f"user-{rows}", rows)
+            for recipe, callers in itertools.product(("semantic", "default"), (1, 16)):
+                requests = [
+                    v1.SearchRequest(user_id=f"user-{rows}", query=sentence(n), top_k=10, recipe=recipe)
+                    for n in range(QUERIES)
+                ]
+                compare(
+                    f"Search, {recipe}, {rows} rows, {callers} callers",
+                    lambda r=requests, c=callers: measure(
+                        pid, lambda n: ours.Search(r[n % QUERIES]), c, options.seconds
+                    ),
+                    lambda r=requests, c=callers: measure(
+                        echo_pid, lambda n: raw.Search(r[n % QUERIES]), c, options.seconds
+                    ),
+                    options.pairs,
+                )
+        for callers in (1, 16):
+            compare(
+                f"Add one, durable, {callers} callers",
+                lambda c=callers: measure(pid, lambda n: ours.Add(_one(n)), c, options.seconds),
+                lambda c=callers: measure(echo_pid, lambda n: raw.Add(_one(n)), c, options.seconds),
+                options.pairs,
+            )
+
+
+def _one(n: int) -> v1.AddRequest:
+    return v1.AddRequest(memories=[v1.Memory(user_id=f"writer-{n % 100}", content=sentence(n))])
+
+
+def _fill(stub: v1.MemoryServiceStub, user_id: str, rows: int) -> None:
+    for at in range(0, rows, 100):
+        memories = [
+            v1.Memory(user_id=user_id, content=sentence(n)) for n in range(at, min(at + 100, rows))
+        ]
+        stub.Add(v1.AddRequest(memories=memories))
+
+
+if __name__ == "__main__":
+    main()
