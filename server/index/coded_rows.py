@@ -27,10 +27,15 @@ CHUNK_ROWS = 65_536
 
 def encode(vectors: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Codes of shape (n, d) and scales of shape (n,); a row is its codes times its scale."""
-    scales = np.abs(vectors).max(axis=1, initial=0) / np.float32(LEVELS)
-    codes = vectors / np.where(scales > 0, scales, np.float32(1))[:, np.newaxis]
-    np.rint(codes, out=codes)
-    return codes.astype(np.int8), scales
+    codes = np.empty(vectors.shape, np.int8)
+    scales = np.empty(len(vectors), np.float32)
+    for start in range(0, len(vectors), BLOCK_ROWS):
+        rows = vectors[start : start + BLOCK_ROWS]
+        scale = np.abs(rows).max(axis=1) / np.float32(LEVELS)
+        exact = rows / np.where(scale > 0, scale, np.float32(1))[:, np.newaxis]
+        codes[start : start + BLOCK_ROWS] = np.rint(exact, out=exact)
+        scales[start : start + BLOCK_ROWS] = scale
+    return codes, scales
 
 
 class CodedRows:
@@ -72,11 +77,7 @@ class CodedRows:
 
     def vectors(self, labels: NDArray[np.int64]) -> NDArray[np.float32]:
         """The rows of ``labels``, in their order, as float32 of shape (n, d)."""
-        out = np.empty((len(labels), self.dimension), np.float32)
-        for chunk, places, positions in self._pieces(labels):
-            out[positions] = chunk[places]
-        out *= self._scales[labels][:, np.newaxis]
-        return out
+        return self._codes(labels) * self._scales[labels][:, np.newaxis]
 
     def search(
         self, query: NDArray[np.float32], k: int, mask: NDArray[np.bool_] | None = None
@@ -98,7 +99,8 @@ class CodedRows:
         self, query: NDArray[np.float32], labels: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best ``k`` of ``labels``, each scored by itself."""
-        return ranked(labels, np.vecdot(self.vectors(labels), query), k)
+        scores = np.vecdot(self._codes(labels).astype(np.float32), query) * self._scales[labels]
+        return ranked(labels, scores, k)
 
     def score(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
         """The cosine of each of ``labels``, which must ascend, to within rounding."""
@@ -144,13 +146,18 @@ class CodedRows:
         """Count the living again."""
         self.count = int(np.count_nonzero(self.living))
 
+    def _codes(self, labels: NDArray[np.int64]) -> NDArray[np.int8]:
+        if len(self._chunks) == 1:
+            return self._chunks[0][labels]
+        codes = np.empty((len(labels), self.dimension), np.int8)
+        for chunk, places, positions in self._pieces(labels):
+            codes[positions] = chunk[places]
+        return codes
+
     def _pieces(
         self, labels: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64] | slice]]:
+    ) -> Iterator[tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.int64]]]:
         """Chunk by chunk: the chunk, places in it, and the positions in ``labels`` that lie there."""
-        if len(self._chunks) == 1:
-            yield self._chunks[0], labels, slice(None)
-            return
         numbers, places = np.divmod(labels, self._chunk_rows)
         for number in np.unique(numbers):
             positions = np.flatnonzero(numbers == number)

@@ -6,6 +6,8 @@ about 90 ns each at 512 numbers, so ``server.index.switch`` says up to how many 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,8 @@ from server.index.vector_index import check_labels, check_query, check_rows
 
 GATHER_BELOW = 0.3
 """The share of rows below which copying them together beats multiplying all and masking."""
+
+PAGE_ROWS = 1024
 
 
 class ExactIndex:
@@ -74,14 +78,17 @@ class ExactIndex:
             scores = np.full(max(size, 0), -np.inf, np.float32)
             if length > 0:
                 np.dot(self._block[:length], query, out=scores[:length])
-                scores[:length][~self._living[:length]] = -np.inf
+                if self._count < self._end:
+                    scores[:length][~self._living[:length]] = -np.inf
             return scores
 
-    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """A copy of the living labels, ascending, and their vectors."""
-        with self._lock.shared:
-            labels = np.flatnonzero(self._living[: self._end])
-            return labels, self._block[labels]
+    def pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """The living labels, ascending, and their vectors, copied page by page."""
+        for start in range(0, self._end, PAGE_ROWS):
+            with self._lock.shared:
+                labels = start + np.flatnonzero(self._living[start : min(start + PAGE_ROWS, self._end)])
+                vectors = self._block[labels]
+            yield labels, vectors
 
     def close(self) -> None:
         """Nothing runs in the background."""

@@ -65,10 +65,12 @@ class HnswIndex:
         check_rows(labels, vectors, self.dimension)
         if len(labels) == 0:
             return
-        last = len(labels) - 1 - np.unique(labels[::-1], return_index=True)[1]
-        codes, scales = encode(vectors[last])
+        once, last = np.unique(labels[::-1], return_index=True)
+        if len(once) < len(labels):
+            labels, vectors = once, vectors[len(labels) - 1 - last]
+        codes, scales = encode(vectors)
         with self.state.lock.exclusive:
-            self.state.put(labels[last], codes, scales)
+            self.state.put(labels, codes, scales)
         self._builder.wake()
 
     def remove(self, labels: NDArray[np.int64]) -> None:
@@ -147,12 +149,12 @@ class HnswIndex:
         wanted = min(k, count - len(tail))
         if len(near.labels) < state.graph_length and wanted and not self._suffice(near, places, wanted):
             return None
-        places = places[:wanted]
-        rest = tail[nearest(state.rows.score(query, tail), min(k, len(tail)))] if len(tail) else tail
-        rest, scores = state.rows.rank(query, rest, k)
-        return ranked(
-            np.concatenate([near.labels[places], rest]), np.concatenate([near.scores[places], scores]), k
-        )
+        labels, scores = near.labels[places[:wanted]], near.scores[places[:wanted]]
+        if len(tail) == 0:
+            return labels, scores
+        rest = tail[nearest(state.rows.score(query, tail), min(k, len(tail)))]
+        rest, more = state.rows.rank(query, rest, k)
+        return ranked(np.concatenate([labels, rest]), np.concatenate([scores, more]), k)
 
     def _suffice(self, near: Near, places: NDArray[np.int64], wanted: int) -> bool:
         """Whether ``near``, which is not all there is, holds the best ``wanted`` of those at ``places``."""

@@ -1,8 +1,8 @@
 """Many readers or one writer, and neither starves the other.
 
 A waiting writer holds back new readers; a writer that leaves lets every reader who waited go first, and
-writers go in the order they came. So a writer that comes back at once, as one that fills an index does, delays
-anyone else by one of its turns at most.
+writers go in the order they came. So a writer that comes back at once, as one that fills an index does,
+delays anyone else by one of its turns at most.
 """
 
 from __future__ import annotations
