@@ -24,7 +24,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -34,9 +35,9 @@ from scrubjay import connect, v1
 
 QUERIES = 200
 WORDS = (
-    "coffee lisbon garden invoice meeting python river guitar doctor train winter bread letter museum "
-    "window holiday market engine painter island"
-).split()
+    *("coffee", "lisbon", "garden", "invoice", "meeting", "python", "river", "guitar", "doctor", "train"),
+    *("winter", "bread", "letter", "museum", "window", "holiday", "market", "engine", "painter", "island"),
+)
 
 
 def sentence(n: int) -> str:
@@ -109,19 +110,23 @@ def measure(pid: int, call: Callable[[int], object], callers: int, seconds: floa
 
 def compare(name: str, ours: Callable[[], Measured], raw: Callable[[], Measured], pairs: int) -> None:
     """Measure in turn and print one row."""
-    ours(), raw()
+    ours()
+    raw()
     found = [(ours(), raw()) for _ in range(pairs)]
-
-    def median(value: Callable[[Measured, Measured], float]) -> float:
-        return statistics.median(value(*pair) for pair in found)
-
+    rate, p50 = (statistics.median(ratio) for ratio in zip(*map(_ratios, found), strict=True))
+    mine, its = (
+        [statistics.median(values) for values in zip(*map(astuple, side), strict=True)]
+        for side in zip(*found, strict=True)
+    )
     print(
-        f"| {name} | {median(lambda a, b: a.calls_per_second / b.calls_per_second):.2f} "
-        f"| {median(lambda a, b: a.p50_ms / b.p50_ms):.2f} "
-        f"| {median(lambda a, b: a.cpu_us):.0f} / {median(lambda a, b: b.cpu_us):.0f} "
-        f"| {median(lambda a, b: a.calls_per_second):.0f} / {median(lambda a, b: b.calls_per_second):.0f} |",
+        f"| {name} | {rate:.2f} | {p50:.2f} | {mine[2]:.0f} / {its[2]:.0f} | {mine[0]:.0f} / {its[0]:.0f} |",
         flush=True,
     )
+
+
+def _ratios(pair: tuple[Measured, Measured]) -> tuple[float, float]:
+    ours, raw = pair
+    return ours.calls_per_second / raw.calls_per_second, ours.p50_ms / raw.p50_ms
 
 
 def echo() -> None:
@@ -157,11 +162,12 @@ def echo() -> None:
         return v1.AddResponse(results=results, revision="x" * 90).SerializeToString()
 
     server = grpc.server(futures.ThreadPoolExecutor(64))
-    handlers = {
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Search": grpc.unary_unary_rpc_method_handler(search),
         "Add": grpc.unary_unary_rpc_method_handler(add),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("scrubjay.v1.MemoryService", handlers),))
+    service = grpc.method_handlers_generic_handler("scrubjay.v1.MemoryService", handlers)
+    server.add_generic_rpc_handlers((service,))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(f"serving on 127.0.0.1:{port}", flush=True)
@@ -170,8 +176,12 @@ def echo() -> None:
 
 def main() -> None:
     """Start both servers, fill ours, print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, nargs="+", default=[100, 1000], help="memories of the user searched")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[100, 1000], help="memories of who is searched"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
@@ -180,42 +190,66 @@ def main() -> None:
         echo()
         return
     with ExitStack() as stack:
-        data = stack.enter_context(tempfile.TemporaryDirectory())
-        environment = {"SCRUBJAY_LISTEN": "127.0.0.1:0", "SCRUBJAY_DATA_DIR": data, "SCRUBJAY_EMBEDDER": "hash"}
-        pid, address, printed = stack.enter_context(
-            running([sys.executable, "-m", "server", "serve"], environment)
-        )
-        echo_pid, echo_address, _ = stack.enter_context(running([sys.executable, __file__, "--echo"], {}))
-        key = re.search(r"service key:\s+(\S+)", printed)
-        assert key is not None
-        ours = v1.MemoryServiceStub(stack.enter_context(connect(address, key[1])))
-        raw = v1.MemoryServiceStub(stack.enter_context(connect(echo_address, key[1])))
-        print("| work | calls/s ÷ echo | p50 ÷ echo | server CPU µs a call, ours / echo | calls/s, ours / echo |")
+        ours, key = _start(stack)
+        raw = _Side.of(stack, [sys.executable, __file__, "--echo"], {}, key)
+        print("| work | calls/s ÷ echo | p50 ÷ echo | server CPU µs a call | calls/s |")
         print("|---|---|---|---|---|")
         for rows in options.rows:
-            _fill(ours, f"user-{rows}", rows)
+            _fill(ours.stub, f"user-{rows}", rows)
             for recipe, callers in itertools.product(("semantic", "default"), (1, 16)):
-                requests = [
-                    v1.SearchRequest(user_id=f"user-{rows}", query=sentence(n), top_k=10, recipe=recipe)
-                    for n in range(QUERIES)
-                ]
+                name = f"Search, {recipe}, {rows} rows, {callers} callers"
                 compare(
-                    f"Search, {recipe}, {rows} rows, {callers} callers",
-                    lambda r=requests, c=callers: measure(
-                        pid, lambda n: ours.Search(r[n % QUERIES]), c, options.seconds
-                    ),
-                    lambda r=requests, c=callers: measure(
-                        echo_pid, lambda n: raw.Search(r[n % QUERIES]), c, options.seconds
-                    ),
+                    name,
+                    partial(_search, ours, rows, recipe, callers, options.seconds),
+                    partial(_search, raw, rows, recipe, callers, options.seconds),
                     options.pairs,
                 )
         for callers in (1, 16):
             compare(
                 f"Add one, durable, {callers} callers",
-                lambda c=callers: measure(pid, lambda n: ours.Add(_one(n)), c, options.seconds),
-                lambda c=callers: measure(echo_pid, lambda n: raw.Add(_one(n)), c, options.seconds),
+                partial(_add, ours, callers, options.seconds),
+                partial(_add, raw, callers, options.seconds),
                 options.pairs,
             )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of the two servers: its process and a stub to it."""
+
+    pid: int
+    stub: v1.MemoryServiceStub
+
+    @classmethod
+    def of(cls, stack: ExitStack, command: Sequence[str], environment: dict[str, str], key: str) -> _Side:
+        pid, address, _ = stack.enter_context(running(command, environment))
+        return cls(pid, v1.MemoryServiceStub(stack.enter_context(connect(address, key))))
+
+
+def _start(stack: ExitStack) -> tuple[_Side, str]:
+    environment = {
+        "SCRUBJAY_LISTEN": "127.0.0.1:0",
+        "SCRUBJAY_DATA_DIR": stack.enter_context(tempfile.TemporaryDirectory()),
+        "SCRUBJAY_EMBEDDER": "hash",
+    }
+    pid, address, printed = stack.enter_context(
+        running([sys.executable, "-m", "server", "serve"], environment)
+    )
+    key = re.search(r"service key:\s+(\S+)", printed)
+    assert key is not None
+    return _Side(pid, v1.MemoryServiceStub(stack.enter_context(connect(address, key[1])))), key[1]
+
+
+def _search(side: _Side, rows: int, recipe: str, callers: int, seconds: float) -> Measured:
+    requests = [
+        v1.SearchRequest(user_id=f"user-{rows}", query=sentence(n), top_k=10, recipe=recipe)
+        for n in range(QUERIES)
+    ]
+    return measure(side.pid, lambda n: side.stub.Search(requests[n % QUERIES]), callers, seconds)
+
+
+def _add(side: _Side, callers: int, seconds: float) -> Measured:
+    return measure(side.pid, lambda n: side.stub.Add(_one(n)), callers, seconds)
 
 
 def _one(n: int) -> v1.AddRequest:
@@ -224,9 +258,7 @@ def _one(n: int) -> v1.AddRequest:
 
 def _fill(stub: v1.MemoryServiceStub, user_id: str, rows: int) -> None:
     for at in range(0, rows, 100):
-        memories = [
-            v1.Memory(user_id=user_id, content=sentence(n)) for n in range(at, min(at + 100, rows))
-        ]
+        memories = [v1.Memory(user_id=user_id, content=sentence(n)) for n in range(at, min(at + 100, rows))]
         stub.Add(v1.AddRequest(memories=memories))
 
 

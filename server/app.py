@@ -145,8 +145,8 @@ def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: Exit
         )
     if other := sorted(registry.spaces() - {space}):
         raise ModelMismatch(
-            f"tenants have vectors of the space {', '.join(other)}, but the embedder {settings.embedder!r} makes "
-            f"{space}; set SCRUBJAY_EMBEDDER to the one they were made with"
+            f"tenants have vectors of the space {', '.join(other)}, but the embedder {settings.embedder!r} "
+            f"makes {space}; set SCRUBJAY_EMBEDDER to the one they were made with"
         )
     return registry
 

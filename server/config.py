@@ -30,7 +30,7 @@ class Settings(BaseSettings):
     )
     catalogue: str = Field(
         default="",
-        description="Database URL of tenants and keys. Empty: the first PostgreSQL shard, else a SQLite file.",
+        description="Database URL of tenants and keys. Empty: the first PostgreSQL shard, or a SQLite file.",
     )
     pepper: SecretStr = Field(
         default=SecretStr(""),
@@ -78,8 +78,8 @@ class Settings(BaseSettings):
     def _loopback_without_tls(self) -> Settings:
         if not self.insecure and not self.listen.startswith(LOOPBACK):
             raise ValueError(
-                f"{self.listen} is reachable from other machines and the server speaks no TLS itself; listen on "
-                "127.0.0.1, or set SCRUBJAY_INSECURE=1 behind a proxy that ends TLS"
+                f"{self.listen} is reachable from other machines and the server speaks no TLS itself; "
+                "listen on 127.0.0.1, or set SCRUBJAY_INSECURE=1 behind a proxy that ends TLS"
             )
         return self
 

@@ -24,7 +24,7 @@ class Revisions:
         return seal(self._secret, _purpose(incarnation), values)
 
     def heads(self, incarnation: Incarnation, token: str) -> dict[StreamKey, CommitStamp]:
-        """The inverse of ``token``; none for an empty token. InvalidField where it is not one of this tenant."""
+        """The inverse of ``token``, nothing for an empty one. InvalidField where it is not this tenant's."""
         if not token:
             return {}
         values = opened(self._secret, _purpose(incarnation), token)

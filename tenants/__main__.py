@@ -16,6 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
 from scrubjay import v1
 
 LOCAL_SERVER = "localhost:7437"
@@ -122,6 +123,7 @@ def revoke_key(
 def _admin(server: str, api_key: str) -> Iterator[v1.TenantAdminServiceStub]:
     """A stub for the calls of one command; what goes wrong ends the command with one line."""
     import grpc  # here, so that --help does not wait for it
+
     from scrubjay.channel import connect, from_rpc_error
 
     try:

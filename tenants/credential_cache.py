@@ -7,7 +7,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from scrubjay.memory import Micros
-
 from tenants.tenant import Caller
 
 _MICROS_PER_SECOND = 1_000_000

@@ -14,10 +14,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from scrubjay.errors import ScrubjayError, StorageUnavailable
 from sqlalchemy import Connection, Engine, create_engine, event, exc, text
 from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
+
+from scrubjay.errors import ScrubjayError, StorageUnavailable
 
 BUSY_TIMEOUT_MILLIS = 5_000
 """How long SQLite waits for a lock of another process, such as a backup."""

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from google.protobuf.timestamp_pb2 import Timestamp
+
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, RoleNotAllowed, TenantNotFound
 from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, name_violation
 from scrubjay.wire import from_timestamp, to_timestamp
-
 from tenants.page_token import seal, unseal
 from tenants.registry import Registry, RequestKey
 from tenants.tenant import (

@@ -24,9 +24,9 @@ CLIENT_KEY = "scrubjay-client"
 """The metadata key that names the client a service key acts for."""
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""What a server takes in one message: 100 of the largest memories fit."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""200 hits of the largest memories have 9 MB; pages are cut long before."""
-"""What a server takes and gives in one message: 100 of the largest memories fit."""
+"""What it may give: 200 hits of the largest memories have 9 MB; pages are cut long before."""
 
 _STATUS_KEY = "grpc-status-details-bin"
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?|unix(-abstract)?:.+")

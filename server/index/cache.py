@@ -18,12 +18,13 @@ from server.index.resident import ResidentStream
 from server.store.memory_store import MemoryStore, StreamKey
 
 _PAGE = 1000
+_NOTHING = CommitStamp(0)
 
 
 @dataclass(slots=True)
 class _Entry:
     stream: ResidentStream
-    head: CommitStamp = CommitStamp(0)
+    head: CommitStamp = _NOTHING
     loaded: bool = False
     nbytes: int = 0
 
@@ -70,7 +71,7 @@ class StreamCache:
         stream = entry.stream
         with self._store.read() as reading:
             found = reading.head(key)
-            head = found.head if found else CommitStamp(0)
+            head = found.head if found else _NOTHING
             while stream.applied < head:
                 changes = reading.changes(key, stream.applied, self._space, _PAGE)
                 stream.apply(changes)

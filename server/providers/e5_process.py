@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scrubjay.errors import ModelUnavailable
 
+from scrubjay.errors import ModelUnavailable
 from server.providers import e5_worker
 from server.providers.turnstile import Turnstile
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
 from scrubjay.errors import ModelUnavailable
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scrubjay.errors import ModelMismatch
 
+from scrubjay.errors import ModelMismatch
 from server.providers.embedder import Embedder, TextKind
 
 SENTENCES = (

@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import numpy as np
 from numpy.typing import NDArray
-from scrubjay.errors import ModelMismatch, ModelUnavailable
 
+from scrubjay.errors import ModelMismatch, ModelUnavailable
 from server.providers import fingerprint, text_rules
 from server.providers.embedder import Space, TextKind
 from server.providers.pieces import embed_in_pieces

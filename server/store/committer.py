@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, Unavailable
 from scrubjay.memory import Micros
-
 from server.store.rows import StreamHead, StreamKey
 from server.store.transaction import Transaction, Transactions
 from server.store.writing import LostRace, Writing, lock_heads, purge_requests, save_heads

@@ -8,8 +8,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from scrubjay.memory import ClientId, MemoryId, Micros, canonical_json
-from scrubjay.stamp import CommitStamp
 from sqlalchemy import (
     BindParameter,
     Column,
@@ -24,6 +22,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
+from scrubjay.memory import ClientId, MemoryId, Micros, canonical_json
+from scrubjay.stamp import CommitStamp
 from server.store.history import HistoryRow
 from server.store.rows import (
     HISTORY_COLUMNS,

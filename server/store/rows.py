@@ -17,7 +17,6 @@ from scrubjay.memory import (
 from scrubjay.merge import Outcome, State, get
 from scrubjay.stamp import CommitStamp, Stamp, pack_field_stamps, unpack_field_stamps
 from scrubjay.wire import to_message
-
 from server.store.history import HistoryKind, HistoryRow, decode_changes, encode_changes
 from server.store.tables import history, memories
 from server.store.transaction import Row

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from scrubjay.errors import StorageUnavailable
 from sqlalchemy import Dialect, Engine, event
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement
 
+from scrubjay.errors import StorageUnavailable
 from tenants import database
 
 Row = tuple[Any, ...]

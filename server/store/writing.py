@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from scrubjay.errors import MemoryExists, RequestIdReused, ScrubjayError
-from scrubjay.memory import MemoryId, Micros
-from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from sqlalchemy import Insert, Table, and_, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
+from scrubjay.errors import MemoryExists, RequestIdReused, ScrubjayError
+from scrubjay.memory import MemoryId, Micros
+from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from server.store.history import HistoryRow
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
 from server.store.rows import Grave, StoredMemory, StreamHead, StreamKey, history_row, memory_row

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from scrubjay.errors import RequestIdReused
-from scrubjay.memory import JsonValue, Micros, canonical_json
 from sqlalchemy import Connection, delete, select, update
 
+from scrubjay.errors import RequestIdReused
+from scrubjay.memory import JsonValue, Micros, canonical_json
 from tenants.registry.tables import insert_new, requests
 
 KEPT_MICROS = 24 * 3600 * 1_000_000

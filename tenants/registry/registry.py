@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 
+from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
+
 from scrubjay.errors import (
     ApiKeyNotFound,
     CredentialInvalid,
@@ -15,8 +17,6 @@ from scrubjay.errors import (
     TenantNotFound,
 )
 from scrubjay.memory import ClientId, JsonValue, Micros
-from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
-
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     KEY_ID_BYTES,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from scrubjay.memory import ClientId, Micros
-
 from tenants.credential_cache import Credential
 from tenants.tenant import ApiKey, Caller, Incarnation, Role, Tenant, TenantState
 

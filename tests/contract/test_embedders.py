@@ -11,8 +11,8 @@ from contextlib import ExitStack, closing
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scrubjay.errors import ModelUnavailable
 
+from scrubjay.errors import ModelUnavailable
 from server.providers.embedder import NAMES, Embedder, TextKind, open_embedder
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache

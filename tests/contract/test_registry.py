@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Engine, event, func, insert, select
+
 from scrubjay.errors import (
     ApiKeyNotFound,
     CredentialInvalid,
@@ -22,8 +24,6 @@ from scrubjay.errors import (
     TenantNotFound,
 )
 from scrubjay.memory import ClientId, Micros
-from sqlalchemy import Engine, event, func, insert, select
-
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import KEY_ID_BYTES, SECRET_BYTES, new_key, new_key_id
 from tenants.database import migrate, open_engine

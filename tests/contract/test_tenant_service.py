@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+
 from scrubjay import v1
 from scrubjay.errors import (
     ApiKeyNotFound,
@@ -19,7 +20,6 @@ from scrubjay.errors import (
 )
 from scrubjay.memory import ClientId, Micros
 from scrubjay.status import to_status
-
 from tenants.database import migrate, open_engine
 from tenants.page_token import seal
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry

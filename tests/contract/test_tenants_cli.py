@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import grpc
 import pytest
+from typer.testing import CliRunner, Result
+
 from scrubjay import v1
 from scrubjay.errors import CredentialInvalid
 from scrubjay.memory import Micros
-from typer.testing import CliRunner, Result
-
 from server.interceptors import Door
 from tenants.__main__ import app
 from tenants.database import migrate, open_engine

@@ -48,9 +48,9 @@ def test_16_updates_of_16_metadata_keys_all_survive(dev: Tenant) -> None:
     entries = dev.memories.History(v1.HistoryRequest(memory_id=memory.id)).entries
     edits = [entry for entry in entries if entry.kind == v1.OPERATION_KIND_SET]
     assert len(edits) == 16
-    assert {change.field for entry in edits for change in entry.changes} == set(
+    assert {change.field for entry in edits for change in entry.changes} == {
         f"metadata.key{n}" for n in range(16)
-    )
+    }
 
 
 def test_adds_searches_and_deletes_at_once_end_in_agreement(dev: Tenant) -> None:

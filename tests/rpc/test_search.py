@@ -122,9 +122,8 @@ def test_recipes_are_named_with_their_version(dev: Tenant) -> None:
 
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_an_embedder_without_semantics_says_so(serving: Serving) -> None:
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-
     import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     with grpc.insecure_channel(serving.app.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)

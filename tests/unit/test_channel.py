@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 import grpc
 import pytest
-import scrubjay
 from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+import scrubjay
 from scrubjay import errors, v1
 from scrubjay.channel import MAX_ANSWER_BYTES, MAX_MESSAGE_BYTES, from_rpc_error
 from scrubjay.errors import FieldViolation, ScrubjayError

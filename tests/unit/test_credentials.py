@@ -8,8 +8,8 @@ import string
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from scrubjay.errors import InvalidField
 
+from scrubjay.errors import InvalidField
 from tenants.credentials import (
     KEY_ID_BYTES,
     SECRET_BYTES,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scrubjay.errors import ModelMismatch, ModelUnavailable
 
+from scrubjay.errors import ModelMismatch, ModelUnavailable
 from server.providers import e5, freeze_e5
 from server.providers.e5 import E5Embedder
 from server.providers.e5_process import E5Process

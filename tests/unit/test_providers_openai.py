@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scrubjay.errors import ModelMismatch, ModelUnavailable, ScrubjayError
 
+from scrubjay.errors import ModelMismatch, ModelUnavailable, ScrubjayError
 from server.providers.embedder import TextKind
 from server.providers.openai import OpenAIEmbedder, OpenAISettings
 from server.providers.pieces import normalised

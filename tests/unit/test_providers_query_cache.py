@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scrubjay.errors import ModelUnavailable
 
+from scrubjay.errors import ModelUnavailable
 from server.providers.embedder import Space, TextKind
 from server.providers.hashed import HashEmbedder
 from server.providers.query_cache import QueryCache
