@@ -36,9 +36,7 @@ def pip(*arguments: str) -> None:
     done = run(PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input", "-q", *arguments)
     if done.returncode:
         print("\n".join(done.stderr.splitlines()[-15:]), file=sys.stderr)
-        fail(
-            f"pip failed, see above; does this machine reach a package index? It was: pip {' '.join(arguments)}"
-        )
+        fail(f"pip failed, see above; is a package index within reach? It was: pip {' '.join(arguments)}")
 
 
 def check_python() -> None:
