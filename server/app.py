@@ -20,6 +20,8 @@ from scrubjay.v1 import memory_service_pb2, tenant_service_pb2
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
+from server.index.hnsw import hnsw_available
+from server.index.shelf import Shelf
 from server.interceptors import TRANSPORT_BYTES, Door
 from server.providers.embedder import Embedder, open_embedder
 from server.providers.openai import OpenAISettings
@@ -91,6 +93,8 @@ class App:
             secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
             embedder = stack.enter_context(closing(_embedder(settings)))
             registry = _registry(settings, secret, embedder, stack)
+            if not hnsw_available():
+                log.warning("hnswlib is not installed: large streams are scanned exactly, right but slower")
             shards = _shards(settings, embedder, stack)
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             services = (
@@ -186,9 +190,9 @@ def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[st
     for name, url in urls.items():
         store = stack.enter_context(MemoryStore(url))
         store.migrate()
-        cache = StreamCache(
-            store, space=embedder.space.id, dimension=embedder.space.dimension, budget_bytes=budget_bytes
-        )
+        space, dimension = embedder.space.id, embedder.space.dimension
+        shelf = Shelf(settings.data_dir / "index" / name, space=space, dimension=dimension)
+        cache = StreamCache(store, shelf, space=space, dimension=dimension, budget_bytes=budget_bytes)
         stack.callback(cache.close)
         shards[name] = Shard(name, store, cache)
     return shards

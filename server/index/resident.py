@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from scrubjay.memory import MAX_MICROS, ClientId, Memory, MemoryId, Micros, PrivacyLevel, within
 from scrubjay.stamp import CommitStamp
 from scrubjay.text import tokens
+from server.index.hnsw_index import HnswIndex
+from server.index.shelf import Shelved
 from server.index.switch import grown, open_index
 from server.index.vector_index import VectorIndex
 from server.recall.lexical import LexicalIndex
@@ -59,6 +61,7 @@ class ResidentStream:
         self.words = LexicalIndex()
         self.vectors: VectorIndex = open_index(dimension, 0)
         self._slots: dict[MemoryId, int] = {}
+        self._shelved: Shelved | None = None
         self._columns = _Columns()
         self._bytes = 0
 
@@ -76,6 +79,26 @@ class ResidentStream:
         """Whether so many slots are dead that loading it again pays."""
         dead = len(self.rows) - len(self._slots)
         return len(self.rows) > _REBUILD_LEAST_ROWS and dead > _REBUILD_DEAD_SHARE * len(self.rows)
+
+    def restore(self, shelved: Shelved) -> None:
+        """Begin a load with the graph of an earlier residency; ``settle`` ends it."""
+        self._shelved = shelved
+        self.vectors = shelved.index
+        self.rows = [None] * shelved.size
+
+    def settle(self) -> None:
+        """End a load: what the earlier residency had and the stream has no longer is forgotten."""
+        if self._shelved is not None:
+            gone = [slot for memory_id, slot in self._shelved.slots.items() if memory_id not in self._slots]
+            moved = [slot for i, slot in self._shelved.slots.items() if self._slots.get(i, slot) != slot]
+            self.vectors.remove(np.array(gone + moved, dtype=np.int64))
+            self._shelved = None
+
+    def to_shelve(self) -> Shelved | None:
+        """What is worth keeping when the stream leaves: a graph, which takes long to build."""
+        if not isinstance(self.vectors, HnswIndex):
+            return None
+        return Shelved(self.vectors, dict(self._slots), len(self.rows), self.applied)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply rows of the feed, in commit-stamp order; those applied before change nothing."""
@@ -99,8 +122,12 @@ class ResidentStream:
             if slot is not None and old is not None:
                 self._kill(slot, old)
                 dead.append(slot)
-            if row is not None and change.vector is not None:
-                fresh.append((self._append(row), change.vector))
+            if row is not None and (known := self._known_slot(row)) is not None:
+                self._fill(known, row)
+            elif row is not None and change.vector is not None:
+                self.rows.append(None)
+                fresh.append((len(self.rows) - 1, change.vector))
+                self._fill(len(self.rows) - 1, row)
         self.vectors.remove(np.array(dead, dtype=np.int64))
         self._add_vectors([(slot, vector) for slot, vector in fresh if self.rows[slot] is not None])
 
@@ -110,13 +137,17 @@ class ResidentStream:
             return None
         return Row(change.memory, change.message, change.commit_stamp)
 
-    def _append(self, row: Row) -> int:
-        slot = len(self.rows)
-        self.rows.append(None)
+    def _known_slot(self, row: Row) -> int | None:
+        """The slot whose vector the restored graph has already."""
+        shelved = self._shelved
+        if shelved is None or row.commit_stamp > shelved.commit_stamp:
+            return None
+        return shelved.slots.get(row.memory.id)
+
+    def _fill(self, slot: int, row: Row) -> None:
         self._slots[row.memory.id] = slot
         self.words.add(slot, tokens(row.memory.content))
         self._put(slot, row)
-        return slot
 
     def _put(self, slot: int, row: Row) -> None:
         old = self.rows[slot]

@@ -1,0 +1,167 @@
+"""Resident streams agree with SQL, whatever was dropped, restored or committed by another server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros
+from scrubjay.merge import create
+from scrubjay.stamp import ReplicaId, Stamp
+from server.index.cache import StreamCache
+from server.index.hnsw_index import HnswIndex
+from server.index.resident import ResidentStream, View
+from server.index.shelf import Shelf
+from server.index.switch import EXACT_ROWS
+from server.recall.search import RECIPES, Query, search
+from server.store.memory_store import Grave, MemoryStore, StoredMemory, StreamKey, Writing
+from server.store.vector_codec import encode_vectors
+from tenants.tenant import Incarnation
+
+SPACE = "test/8"
+DIMENSION = 8
+KEY = StreamKey(Incarnation(str(uuid.UUID(int=1))), "user:alice")
+OTHER = StreamKey(KEY.incarnation, "user:bob")
+REPLICA = ReplicaId(bytes(16))
+NOW = 1_800_000_000_000
+PLENTY = 1 << 30
+
+
+@pytest.fixture
+def store(shard_url: str) -> Iterator[MemoryStore]:
+    with MemoryStore(shard_url) as opened:
+        yield opened
+
+
+@contextmanager
+def caching(store: MemoryStore, folder: Path, budget_bytes: int = PLENTY) -> Iterator[StreamCache]:
+    shelf = Shelf(folder, space=SPACE, dimension=DIMENSION)
+    with ExitStack() as stack:
+        cache = StreamCache(store, shelf, space=SPACE, dimension=DIMENSION, budget_bytes=budget_bytes)
+        stack.callback(cache.close)
+        yield cache
+
+
+def vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
+    rows = np.random.default_rng(seed).normal(size=(count, DIMENSION)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def add(
+    store: MemoryStore, cache: StreamCache, rows: NDArray[np.float32], key: StreamKey = KEY
+) -> list[MemoryId]:
+    ids = [MemoryId(str(uuid.uuid4())) for _ in rows]
+
+    def unit(writing: Writing) -> None:
+        stored, made = [], []
+        stamps = writing.stamps(key, len(ids), NOW)
+        for memory_id, stamp, vector in zip(ids, stamps, encode_vectors(rows), strict=True):
+            memory = Memory(memory_id, f"row {memory_id}", Micros(0), user_id=key.stream.partition(":")[2])
+            edit = Stamp(stamp, REPLICA)
+            stored.append(StoredMemory.of(create(memory, edit), stamp))
+            made.append((memory_id, edit, vector))
+        writing.insert(key, stored)
+        writing.put_vectors(key, SPACE, made)
+        writing.on_commit(lambda: cache.note(key, stamps[-1]))
+
+    store.write([key], unit)
+    return ids
+
+
+def bury(store: MemoryStore, cache: StreamCache, ids: Sequence[MemoryId]) -> None:
+    def unit(writing: Writing) -> None:
+        stamps = writing.stamps(KEY, len(ids), NOW)
+        writing.bury(KEY, [Grave(i, s, Stamp(s, REPLICA)) for i, s in zip(ids, stamps, strict=True)])
+        writing.on_commit(lambda: cache.note(KEY, stamps[-1]))
+
+    store.write([KEY], unit)
+
+
+def nearest(stream: ResidentStream, vector: NDArray[np.float32], k: int = 3) -> list[MemoryId]:
+    view = View(ClientId("c"), Micros(0))
+    hits = search(stream, Query("x", vector, RECIPES["semantic"], view, k))
+    return [hit.row.memory.id for hit in hits]
+
+
+def agrees(store: MemoryStore, cache: StreamCache, key: StreamKey = KEY) -> bool:
+    with store.read() as reading:
+        living = reading.count(key)
+    with cache.reading(key) as stream:
+        return len(stream) == living == len(stream.vectors)
+
+
+def test_a_commit_is_seen_by_the_next_read_and_by_another_server(store: MemoryStore, tmp_path: Path) -> None:
+    rows = vectors(20)
+    with caching(store, tmp_path / "a") as one:
+        ids = add(store, one, rows[:10])
+        with one.reading(KEY) as stream:
+            assert nearest(stream, rows[3], 1) == [ids[3]]
+        ids += add(store, one, rows[10:])
+        bury(store, one, [ids[3]])
+        with one.reading(KEY) as stream:
+            assert nearest(stream, rows[15], 1) == [ids[15]]
+            assert nearest(stream, rows[3], 1) != [ids[3]]
+            assert len(stream) == 19
+        with caching(store, tmp_path / "b") as two:
+            assert agrees(store, two)
+
+
+def test_streams_leave_when_the_budget_is_spent_and_come_back_whole(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    with caching(store, tmp_path, budget_bytes=40_000) as cache:
+        keys = [StreamKey(KEY.incarnation, f"user:{n}") for n in range(12)]
+        for key in keys:
+            add(store, cache, vectors(10), key)
+        for _ in range(2):
+            for key in keys:
+                assert agrees(store, cache, key)
+                assert cache.nbytes <= 40_000 + 30_000
+        add(store, cache, vectors(1, seed=5), keys[0])
+        assert agrees(store, cache, keys[0])
+
+
+def test_a_worn_stream_is_loaded_again(store: MemoryStore, tmp_path: Path) -> None:
+    with caching(store, tmp_path) as cache:
+        ids = add(store, cache, vectors(400))
+        assert agrees(store, cache)
+        bury(store, cache, ids[:200])
+        assert agrees(store, cache)
+        with cache.reading(KEY) as stream:
+            assert len(stream.rows) == 200
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore, tmp_path: Path) -> None:
+    count = EXACT_ROWS + 100
+    rows = vectors(count)
+    with caching(store, tmp_path) as cache:
+        ids = [i for at in range(0, count, 1000) for i in add(store, cache, rows[at : at + 1000])]
+        with cache.reading(KEY) as stream:
+            assert isinstance(stream.vectors, HnswIndex)
+            assert stream.vectors.drain(60)
+            assert nearest(stream, rows[7], 1) == [ids[7]]
+    assert len(list(tmp_path.glob("*.hnsw"))) == 1
+    with caching(store, tmp_path) as cache:
+        # While nothing is resident: some leave, some come, and the restored graph must not know better.
+        bury(store, cache, ids[:50])
+        fresh = vectors(30, seed=9)
+        new = add(store, cache, fresh)
+        assert agrees(store, cache)
+        with cache.reading(KEY) as stream:
+            assert nearest(stream, fresh[4], 1) == [new[4]]
+            assert nearest(stream, rows[60], 1) == [ids[60]]
+            assert ids[7] not in nearest(stream, rows[7], 50)
+            assert len(stream.rows) == count + 30
+    for path in tmp_path.glob("*.hnsw"):
+        damaged = bytearray(path.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        path.write_bytes(damaged)
+    with caching(store, tmp_path) as cache:
+        assert agrees(store, cache)
