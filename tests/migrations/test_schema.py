@@ -1,4 +1,4 @@
-"""The schema as databases have it: every key begins with the tenant, and migrations make what code expects."""
+"""The schema as databases have it: keys begin with the tenant, and migrations make what the code expects."""
 
 from __future__ import annotations
 
