@@ -27,6 +27,9 @@ CALL_SECONDS = 30
 """A call's deadline, where a test has no other in mind."""
 
 
+_FAULTS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
 class Client:
     """Sends requests, with a key where the channel has none, and repeats none by itself."""
 
@@ -198,11 +201,12 @@ class UntilLost:
 
 
 class UntilEnough:
-    """Writes through every fault until ``end`` is called; counts answers, keeps errors."""
+    """Writes through faults until ``end`` is called; counts answers, keeps errors."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._ended = False
+        self._wrong: list[grpc.RpcError] = []
         self.acknowledged = 0
         self.errors: list[grpc.RpcError] = []
 
@@ -210,18 +214,23 @@ class UntilEnough:
         with self._changed:
             if error is None:
                 self.acknowledged += 1
-            else:
+            elif code_of(error) in _FAULTS:
                 self.errors.append(error)
+            else:
+                self._wrong.append(error)
             self._changed.notify_all()
-            return not self._ended or error is not None
+            return not self._wrong and (error is not None or not self._ended)
 
     def wait(self, acknowledged: int = 0, errors: int = 0, seconds: float = 30) -> None:
-        """Until so many more of each were seen."""
+        """Until so many more of each were seen. AssertionError where a call failed for another reason."""
         with self._changed:
             goal = (self.acknowledged + acknowledged, len(self.errors) + errors)
-            assert self._changed.wait_for(
-                lambda: self.acknowledged >= goal[0] and len(self.errors) >= goal[1], seconds
-            ), f"{self.acknowledged} writes and {len(self.errors)} errors, not {goal}"
+            self._changed.wait_for(lambda: self._wrong or self._reached(*goal), seconds)
+            assert self._wrong == []
+            assert self._reached(*goal), f"{self.acknowledged} writes, {len(self.errors)} errors, not {goal}"
+
+    def _reached(self, acknowledged: int, errors: int) -> bool:
+        return self.acknowledged >= acknowledged and len(self.errors) >= errors
 
     def end(self) -> None:
         """Let each writer end with an answer."""
