@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import typer
@@ -67,16 +68,14 @@ def _settings() -> Settings:
         raise SystemExit(2) from None
 
 
-class _explained:  # noqa: N801 - a context manager, used as a word
+@contextmanager
+def _explained() -> Iterator[None]:
     """Ends the program with one clear line where the server can't run."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, CANT_START):
-            typer.echo(str(error), err=True)
-            raise SystemExit(1) from None
+    try:
+        yield
+    except CANT_START as error:
+        typer.echo(str(error), err=True)
+        raise SystemExit(1) from None
 
 
 def _show(first: FirstCredentials) -> None:

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, RoleNotAllowed, TenantNotFound
-from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, name_violation
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants.page_token import seal, unseal
 from tenants.registry import Registry, RequestKey
@@ -26,7 +26,6 @@ from tenants.tenant import (
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """A page of 1 000 tenants is some 300 KB; gRPC refuses messages past 4 MB."""
-MAX_REQUEST_ID_BYTES = 128
 
 _SERVICE = "/scrubjay.v1.TenantAdminService"
 
@@ -56,7 +55,7 @@ class TenantAdminService:
     def create_tenant(self, request: v1.CreateTenantRequest, caller: Caller) -> v1.CreateTenantResponse:
         """Raises InvalidField, TenantExists, RequestIdReused."""
         _check(
-            _request_id_violation(request.request_id),
+            request_id_violation(request.request_id),
             tenant_id_violation("tenant_id", request.tenant_id),
             name_violation("display_name", request.display_name),
         )
@@ -98,7 +97,7 @@ class TenantAdminService:
         role = _role(request.role)
         expires_at = from_timestamp(request.expires_at) if request.HasField("expires_at") else None
         _check(
-            _request_id_violation(request.request_id),
+            request_id_violation(request.request_id),
             _owner_violation(request.tenant_id, role),
             name_violation("display_name", request.display_name),
             name_violation("client_id", request.client_id),
@@ -119,7 +118,7 @@ class TenantAdminService:
     def revoke_api_key(self, request: v1.RevokeApiKeyRequest, caller: Caller) -> v1.RevokeApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, ApiKeyNotFound, RequestIdReused."""
         _check(
-            _request_id_violation(request.request_id),
+            request_id_violation(request.request_id),
             tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None,
             _key_id_violation(request.key_id),
         )
@@ -162,13 +161,6 @@ def _check(*violations: FieldViolation | None) -> None:
     found = [violation for violation in violations if violation is not None]
     if found:
         raise InvalidField(found)
-
-
-def _request_id_violation(request_id: str) -> FieldViolation | None:
-    size = len(request_id.encode())
-    if size > MAX_REQUEST_ID_BYTES:
-        return FieldViolation("request_id", f"has {size} bytes; at most {MAX_REQUEST_ID_BYTES} are allowed")
-    return name_violation("request_id", request_id)
 
 
 def _role(number: v1.Role.ValueType) -> Role:

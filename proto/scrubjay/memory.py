@@ -30,6 +30,8 @@ MAX_CONTENT_BYTES = 16 * 1024
 """A memory is a fact, not a document; larger texts are split by their writer."""
 MAX_NAME_BYTES = 256
 """Ids, scopes and categories are index keys; PostgreSQL refuses keys past 2.7 KB."""
+MAX_REQUEST_ID_BYTES = 128
+"""A UUID has 36; each is kept for a day."""
 MAX_TAGS = 32
 MAX_TAG_BYTES = 64
 MAX_METADATA_KEYS = 32
@@ -220,6 +222,14 @@ def name_violation(field_path: str, name: str) -> FieldViolation | None:
     if name and not name.strip():
         return FieldViolation(field_path, "is blank; leave it empty or give a name")
     return None
+
+
+def request_id_violation(request_id: str) -> FieldViolation | None:
+    """What is wrong with a request_id, if anything; an empty one asks for nothing."""
+    size = len(request_id.encode(errors="replace"))
+    if size > MAX_REQUEST_ID_BYTES:
+        return FieldViolation("request_id", f"has {size} bytes; at most {MAX_REQUEST_ID_BYTES} are allowed")
+    return name_violation("request_id", request_id)
 
 
 def text_violation(field_path: str, text: str) -> FieldViolation | None:

@@ -10,7 +10,16 @@ from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, ScrubjayError
 from scrubjay.filters import from_message as filter_from_message
 from scrubjay.filters import matcher
-from scrubjay.memory import Memory, MemoryId, Micros, PrivacyLevel, new_memory_id, text_violation, violations
+from scrubjay.memory import (
+    Memory,
+    MemoryId,
+    Micros,
+    PrivacyLevel,
+    new_memory_id,
+    request_id_violation,
+    text_violation,
+    violations,
+)
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import from_message
 from server.index.resident import View
@@ -34,7 +43,6 @@ from server.services.requests import (
     bounded,
     check,
     check_memory_id,
-    check_request_id,
     check_scopes,
     fitting,
     narrowing,
@@ -71,7 +79,7 @@ class MemoryService:
     def add(self, request: v1.AddRequest, caller: Caller) -> v1.AddResponse:
         """Store memories as they are, each with a result of its own."""
         now, tenant = self._clock(), tenant_of(caller)
-        check_request_id(request.request_id)
+        check([request_id_violation(request.request_id)])
         if not 1 <= len(request.memories) <= MAX_BATCH:
             raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
         shard = self._router.shard(tenant)
@@ -113,7 +121,7 @@ class MemoryService:
     def update(self, request: v1.UpdateRequest, caller: Caller) -> v1.UpdateResponse:
         """Change the fields that the mask names."""
         now, tenant = self._clock(), tenant_of(caller)
-        check_request_id(request.request_id)
+        check([request_id_violation(request.request_id)])
         check_memory_id("memory.id", request.memory.id)
         shard = self._router.shard(tenant)
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
@@ -144,7 +152,7 @@ class MemoryService:
     def delete(self, request: v1.DeleteRequest, caller: Caller) -> v1.DeleteResponse:
         """Delete one memory for ever."""
         now, tenant = self._clock(), tenant_of(caller)
-        check_request_id(request.request_id)
+        check([request_id_violation(request.request_id)])
         check_memory_id("id", request.id)
         shard, memory_id = self._router.shard(tenant), MemoryId(request.id)
         key = shard.stream_of(tenant.incarnation, memory_id)
@@ -159,7 +167,7 @@ class MemoryService:
     def delete_all(self, request: v1.DeleteAllRequest, caller: Caller) -> v1.DeleteAllResponse:
         """Delete every memory of one subject for ever."""
         now, tenant = self._clock(), tenant_of(caller)
-        check_request_id(request.request_id)
+        check([request_id_violation(request.request_id)])
         key = StreamKey(tenant.incarnation, sole_subject(request).key)
 
         def unit(writing: Writing) -> v1.DeleteAllResponse:

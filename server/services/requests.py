@@ -20,7 +20,6 @@ MAX_PAGE_BYTES = 3 * 1024 * 1024
 """A page ends here even if more was asked for: clients refuse messages past 4 MiB by default."""
 MAX_SCOPES = 32
 """Each is compared with every scope of the stream."""
-MAX_REQUEST_ID_BYTES = 128
 
 
 class NamesSubject(Protocol):
@@ -63,15 +62,6 @@ def narrowing(request: NamesSubject, subject: Subject) -> tuple[str, str]:
     agent_id = request.agent_id if subject.kind == "user" else ""
     run_id = request.run_id if subject.kind != "run" else ""
     return agent_id, run_id
-
-
-def check_request_id(request_id: str) -> None:
-    """Refuse a request_id that can't be kept."""
-    size = len(request_id.encode())
-    if size > MAX_REQUEST_ID_BYTES or "\0" in request_id:
-        raise InvalidField.of(
-            "request_id", f"has {size} bytes; give at most {MAX_REQUEST_ID_BYTES} without NUL, such as a UUID"
-        )
 
 
 def check_memory_id(field: str, memory_id: str) -> None:
