@@ -184,13 +184,16 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of each measurement")
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument(
+        "--embedder", default="hash", help="lite: 512 numbers, and a model's time in each Add"
+    )
     parser.add_argument("--echo", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.echo:
         echo()
         return
     with ExitStack() as stack:
-        ours, key = _start(stack)
+        ours, key = _start(stack, options.embedder)
         raw = _Side.of(stack, [sys.executable, __file__, "--echo"], {}, key)
         print("| work | calls/s ÷ echo | p50 ÷ echo | server CPU µs a call | calls/s |")
         print("|---|---|---|---|---|")
@@ -226,11 +229,11 @@ class _Side:
         return cls(pid, v1.MemoryServiceStub(stack.enter_context(connect(address, key))))
 
 
-def _start(stack: ExitStack) -> tuple[_Side, str]:
+def _start(stack: ExitStack, embedder: str) -> tuple[_Side, str]:
     environment = {
         "SCRUBJAY_LISTEN": "127.0.0.1:0",
         "SCRUBJAY_DATA_DIR": stack.enter_context(tempfile.TemporaryDirectory()),
-        "SCRUBJAY_EMBEDDER": "hash",
+        "SCRUBJAY_EMBEDDER": embedder,
     }
     pid, address, printed = stack.enter_context(
         running([sys.executable, "-m", "server", "serve"], environment)

@@ -15,6 +15,7 @@ from scrubjay.memory import (
     MemoryId,
     Micros,
     PrivacyLevel,
+    Subject,
     new_memory_id,
     request_id_violation,
     text_violation,
@@ -233,7 +234,7 @@ class MemoryService:
             created_at, memory_id = unseal(self._secret, purpose, request.page_token, (int, str))
             before = Micros(created_at), MemoryId(memory_id)
         memories, following = self._router.shard(tenant).list(
-            Listing(key, self._view(request, caller), _matches(request), before, size),
+            Listing(key, self._view(request, subject, caller), _matches(request), before, size),
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
         count = fitting(len(stored.message) for stored in memories)
@@ -253,7 +254,7 @@ class MemoryService:
         recipe = RECIPES.get(request.recipe or "default")
         if recipe is None:
             raise InvalidField.of("recipe", f"{request.recipe!r} is none of {', '.join(RECIPES)}")
-        view, matches = self._view(request, caller), _matches(request)
+        view, matches = self._view(request, subject, caller), _matches(request)
         revision = self._revisions.heads(tenant.incarnation, request.min_revision)
         vector = self._embedder.embed([request.query], TextKind.QUERY)[0]
         query = Query(request.query, vector, recipe, view, top_k, matches)
@@ -302,8 +303,8 @@ class MemoryService:
         token = seal(self._secret, purpose, [following]) if following else ""
         return v1.HistoryResponse(entries=entries[:count], next_page_token=token)
 
-    def _view(self, request: v1.ListRequest | v1.SearchRequest, caller: Caller) -> View:
-        agent_id, run_id = narrowing(request, read_subject(request))
+    def _view(self, request: v1.ListRequest | v1.SearchRequest, subject: Subject, caller: Caller) -> View:
+        agent_id, run_id = narrowing(request, subject)
         return View(caller.client_id, self._clock(), check_scopes(request.scopes), agent_id, run_id)
 
 
