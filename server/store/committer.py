@@ -30,6 +30,8 @@ MAX_BATCH = 64
 """Units in one transaction: behind it the gain of sharing a commit is flat, and the first one waits."""
 MAX_QUEUE = 1024
 """Units that wait; the server's handler threads are fewer, so that only a stalled disk fills it."""
+ATTEMPTS = 3
+"""How often a unit runs that other processes get in the way of: a deadlock, then a lost race, then not."""
 
 
 @dataclass(slots=True, eq=False)
@@ -148,9 +150,10 @@ def _run_units(transaction: Transaction, batch: Sequence[_Job]) -> dict[_Job, Ba
     requested: dict[Incarnation, Micros] = {}
     errors: dict[_Job, BaseException] = {}
     for job in batch:
-        writing, error = _attempt(transaction, job, heads)
-        if isinstance(error, LostRace | StorageUnavailable):
+        for _ in range(ATTEMPTS):
             writing, error = _attempt(transaction, job, heads)
+            if not isinstance(error, LostRace | StorageUnavailable):
+                break
         if error is None:
             heads |= writing.advanced
             requested |= writing.requested

@@ -65,7 +65,7 @@ class MemoryStore:
     ) -> T:
         """Run ``unit`` under the heads of the streams ``keys``; what it returned, once committed durably.
 
-        ``unit`` runs in the committer's thread, twice where another process wrote first, and is undone
+        ``unit`` runs in the committer's thread, again where another process wrote first, and is undone
         where it raises; it computes nothing long. Raises what it raised, or ServerBusy, Unavailable once
         closed, DeadlineExceeded after ``timeout_seconds``.
         """

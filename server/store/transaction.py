@@ -7,13 +7,14 @@ database's dialect and run with named parameters; the pool and the dialects stay
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Dialect, Engine, event
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement
 
 from scrubjay.errors import StorageUnavailable
@@ -30,6 +31,8 @@ class Transactions:
         self._read_only = read_only
         self._statements = Statements(engine.dialect)
         self._errors: type[Exception] = engine.dialect.loaded_dbapi.Error
+        self._distrusted = 0.0
+        event.listen(engine, "connect", _note_opening)
         if engine.dialect.name == "postgresql":
             event.listen(engine, "connect", _read_uuids_as_text)
             self._begin = None
@@ -54,14 +57,19 @@ class Transactions:
             if not self._read_only:
                 transaction.commit()
         except StorageUnavailable:
+            self._distrusted = time.monotonic()
             pooled.invalidate()
             raise
         finally:
             pooled.close()  # undoes what is open
 
     def _connect(self) -> PoolProxiedConnection:
+        """A connection that is not older than the last failure: a restart of the database breaks all."""
         try:
-            return self._engine.raw_connection()
+            while (pooled := self._engine.raw_connection()).info["opened"] < self._distrusted:
+                pooled.invalidate()
+                pooled.close()
+            return pooled
         except self._errors as error:
             database.raise_mapped(error)
 
@@ -153,6 +161,10 @@ class Statements(dict[ClauseElement, str]):
                 raise ValueError(f"{statement} holds {value!r}; give it as a parameter")
         self[statement] = sql
         return sql
+
+
+def _note_opening(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info["opened"] = time.monotonic()
 
 
 def _read_uuids_as_text(connection: Any, _record: object) -> None:
