@@ -118,6 +118,7 @@ def test_first_starts_that_are_killed_at_any_moment_leave_what_can_be_started(
             with suppress(subprocess.TimeoutExpired):
                 process.wait(chance.uniform(0.5, 1.2))
             process.kill()
+    start().stop()
     with launch("create-admin-key", data_dir, data_dir.with_name("key.log"), {}) as process:
         key, _ = process.communicate(timeout=30)
     with connect(start().address, key.strip()) as channel:
