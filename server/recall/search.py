@@ -44,7 +44,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
-            Recipe("default", 1, {"dense": 2 / 3, "lexical": 1 / 3}),
+            Recipe("default", 1, {"dense": 0.6, "lexical": 0.4}),
             Recipe("semantic", 1, {"dense": 1.0}),
         )
     }
