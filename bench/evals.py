@@ -1,0 +1,259 @@
+"""A retrieval evaluation harness run against a real server: how often the right memory comes back.
+
+    python bench/evals.py --evals FOLDER --data locomo madial_zh memorybank_zh --embedder lite e5
+
+FOLDER holds the harness and its data; neither is part of this repository (see docs/evaluation.md), and
+EVALS in the environment names it too. One small set is our own and is here: ``no_shared_words``, facts and
+questions in English and Chinese that have no word in common but "I", "the", 的 and their like.
+
+Each set gets a fresh tenant; items are added through Add and asked for through Search over a real channel.
+The harness's baselines run beside it on the same items and questions. A Markdown table per set shows by how
+much each is better than the first baseline.
+
+The harness's own command line takes the factories of this module: ``--system bench.evals:lite``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import dataclasses
+import importlib
+import os
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from scrubjay import connect, v1
+from server.app import App
+from server.config import Settings
+
+HITS = 20
+OWN = Path(__file__).with_name("no_shared_words.tsv")
+"""Per line: a fact in English and in Chinese, and a question about it in each."""
+COLUMNS = ("any@10", "all@10", "ndcg@10", "mrr")
+COMPARED = ("any@10", "ndcg@10")
+CALL_SECONDS = 300.0
+"""A batch of 100 long texts takes a slow model some 10 s on a core of its own."""
+
+
+class Item(NamedTuple):
+    """What there is to remember, as the harness gives it; ``timestamp`` is ISO 8601, read as UTC."""
+
+    user_id: str
+    text: str
+    timestamp: str
+    speaker: str
+    evidence_id: str
+
+
+class System:
+    """A tenant of a running server, as the harness wants a system to be."""
+
+    def __init__(self, memories: v1.MemoryServiceStub, recipe: str) -> None:
+        self.memories = memories
+        self._recipe = recipe
+
+    def asking(self, recipe: str) -> System:
+        """The same memories, searched by another recipe."""
+        return System(self.memories, recipe)
+
+    def add(self, items: Sequence[Item]) -> None:
+        """Store each item as one memory. RuntimeError where the server refuses one."""
+        response = self.memories.Add(v1.AddRequest(memories=[_memory(item) for item in items]))
+        for result in response.results:
+            if result.HasField("error"):
+                raise RuntimeError(f"not added: {result.error.message}")
+
+    def search(self, user_id: str, query: str, k: int, as_of: str | None = None) -> list[str]:
+        """The evidence ids of the k best memories, best first."""
+        if as_of is not None:
+            raise NotImplementedError("Search can't ask for a past state")
+        request = v1.SearchRequest(user_id=user_id, query=query, top_k=k, recipe=self._recipe)
+        return [str(hit.memory.metadata["evidence_id"]) for hit in self.memories.Search(request).hits]
+
+
+def _memory(item: Item) -> v1.Memory:
+    said = item.text if item.speaker in ("user", "", None) else f"{item.speaker}: {item.text}"
+    memory = v1.Memory(user_id=item.user_id, content=said)
+    memory.metadata.update({"evidence_id": item.evidence_id})
+    memory.created_at.FromDatetime(datetime.fromisoformat(item.timestamp))
+    return memory
+
+
+class Server:
+    """A server of its own on a free port, with embedded databases in a temporary folder; close it."""
+
+    def __init__(self, embedder: str) -> None:
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="scrubjay-evals-"))
+            settings = Settings.model_validate(
+                {
+                    "listen": "127.0.0.1:0",
+                    "data_dir": Path(folder) / "data",
+                    "shards": "",
+                    "catalogue": "",
+                    "embedder": embedder,
+                }
+            )
+            app = stack.enter_context(App(settings))
+            assert app.first_credentials is not None
+            self._address = app.address
+            admin = stack.enter_context(connect(app.address, app.first_credentials.admin.secret))
+            self._admin = v1.TenantAdminServiceStub(admin)
+            self._tenants = 0
+            self._stack = stack.pop_all()
+
+    def system(self) -> System:
+        """A fresh tenant."""
+        self._tenants += 1
+        tenant_id = f"evals-{self._tenants}"
+        self._admin.CreateTenant(v1.CreateTenantRequest(tenant_id=tenant_id))
+        key = self._admin.CreateApiKey(v1.CreateApiKeyRequest(tenant_id=tenant_id, role=v1.ROLE_SERVICE))
+        channel = connect(self._address, key.secret, deadline_seconds=CALL_SECONDS)
+        return System(v1.MemoryServiceStub(self._stack.enter_context(channel)), "default")
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        self._stack.close()
+
+
+def lite() -> System:
+    """For the harness's command line: a server with the embedder lite, closed with the system."""
+    return _alone("lite")
+
+
+def e5() -> System:
+    """The same with the embedder e5."""
+    return _alone("e5")
+
+
+def _alone(embedder: str) -> System:
+    server = Server(embedder)
+    system = server.system()
+    weakref.finalize(system, server.close)
+    return system
+
+
+class Harness:
+    """The modules of the harness in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        sys.path.insert(0, str(folder))
+        self.baselines = importlib.import_module("baselines")
+        self.probes = importlib.import_module("probes")
+        self._runs = importlib.import_module("harness")
+        self._load = importlib.import_module("loaders").load
+
+    def load(self, name: str) -> Any:
+        """A data set of the harness, or our own."""
+        return self._own() if name == OWN.stem else self._load(name)
+
+    def _own(self) -> Any:
+        """Every question asked of a user with the English facts and of one with the Chinese."""
+        items, queries = [], []
+        with OWN.open(encoding="utf-8", newline="") as lines:
+            for n, line in enumerate(csv.DictReader(lines, delimiter="\t")):
+                for fact in ("en", "zh"):
+                    said = line[f"fact_{fact}"]
+                    items.append(self._runs.Item(fact, said, "2025-01-01T09:00:00", "user", str(n)))
+                    for question in ("en", "zh"):
+                        way, asked = f"{question}-{fact}", line[f"question_{question}"]
+                        queries.append(self._runs.Query(f"{way}-{n}", fact, asked, (str(n),), way))
+        return self._runs.Dataset(OWN.stem, "en, zh", items, queries)
+
+    def run(self, system: Any, data: Any, name: str, *, added: bool = False) -> Any:
+        """The report of one system on one data set; ``added`` where it holds the items already."""
+        add = _nothing if added else system.add
+        report = self._runs.run(add, system.search, HITS, data, system=name)
+        rows = [row for row in report.rows if not data.headline or row["category"] in data.headline]
+        return dataclasses.replace(report, rows=rows)
+
+    def difference(self, base: Any, report: Any, measure: str) -> str:
+        """How much better than the base, with the paired 95 % interval over the questions."""
+        found = self._runs.compare(base, report, measure)
+        return f"{found['diff']:+.3f} ({found['low']:+.3f} to {found['high']:+.3f})"
+
+    def named(self, baseline: str) -> str:
+        """A baseline with the tokenizer that it uses here."""
+        if baseline != "bm25":
+            return baseline
+        return f"bm25, {'jieba words' if self.baselines.jieba else 'character pairs'}"
+
+
+def _nothing(items: Sequence[Item]) -> None:
+    """An add for a system that holds the items already."""
+    del items
+
+
+def table(harness: Harness, data: Any, reports: Sequence[Any]) -> str:
+    """One row a report; differences are to the first."""
+    base = reports[0]
+    asked = f"{len(base.rows)} questions, {len(data.items)} memories"
+    heads = [f"{data.name}: {asked}", *COLUMNS, *(f"{measure} over {base.system}" for measure in COMPARED)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for report in reports:
+        means = report.overall()
+        cells = [report.system, *(f"{means[measure]:.3f}" for measure in COLUMNS)]
+        cells += ["" if report is base else harness.difference(base, report, one) for one in COMPARED]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+@contextmanager
+def serving(embedders: Sequence[str]) -> Iterator[dict[str, Server]]:
+    """A server for each embedder."""
+    with ExitStack() as stack:
+        yield {embedder: stack.enter_context(closing(Server(embedder))) for embedder in embedders}
+
+
+def measure(harness: Harness, data: Any, servers: dict[str, Server], chosen: argparse.Namespace) -> str:
+    """The table of one data set."""
+    reports = [
+        harness.run(harness.baselines.SYSTEMS[name](), data, harness.named(name)) for name in chosen.baselines
+    ]
+    for embedder, server in servers.items():
+        system = server.system()
+        for n, recipe in enumerate(chosen.recipes):
+            asked = system.asking(recipe)
+            reports.append(harness.run(asked, data, f"{embedder}, {recipe}", added=n > 0))
+    return table(harness, data, reports)
+
+
+def main() -> None:
+    """Run what the command line asks for and print it."""
+    parser = argparse.ArgumentParser(description="A retrieval evaluation harness against a real server.")
+    parser.add_argument(
+        "--evals", type=Path, default=os.environ.get("EVALS"), help="folder of the harness, or EVALS"
+    )
+    parser.add_argument("--data", nargs="*", default=[OWN.stem], help="names of data sets")
+    parser.add_argument("--embedder", nargs="*", default=["lite"], help="lite, e5, hash, or none at all")
+    parser.add_argument("--recipes", nargs="+", default=["default", "semantic"])
+    parser.add_argument(
+        "--baselines",
+        nargs="+",
+        default=["bm25", "bm25-bigram"],
+        help="the first is compared with",
+    )
+    parser.add_argument("--probes", action="store_true", help="also run the update and duplicate probes")
+    chosen = parser.parse_args()
+    if not chosen.evals or not Path(chosen.evals).is_dir():
+        parser.error("give the harness's folder by --evals, or in the environment as EVALS")
+    harness = Harness(Path(chosen.evals))
+    with serving(chosen.embedder) as servers:
+        for name in chosen.data:
+            print(measure(harness, harness.load(name), servers, chosen), end="\n\n", flush=True)
+        for embedder, server in servers.items() if chosen.probes else ():
+            updates = harness.probes.updates(server.system, as_of=False)
+            print(
+                harness.probes.table(embedder, updates, harness.probes.duplicates(server.system)), end="\n\n"
+            )
+
+
+if __name__ == "__main__":
+    main()
