@@ -134,7 +134,7 @@ def is_register(field: str) -> bool:
 
 def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
     """Every register that has a value, with the value as JSON."""
-    found = [(field, get(memory, field)) for field in PLAIN_FIELDS]
+    found = [(field, _get_plain(memory, field)) for field in PLAIN_FIELDS]
     found += [(f"tags.{tag}", True) for tag in sorted(memory.tags)]
     found += [(f"metadata.{key}", value) for key, value in memory.metadata.items()]
     return [(field, value) for field, value in found if value is not None]
@@ -149,6 +149,10 @@ def get(memory: Memory, field: str) -> JsonValue:
         return True if key in memory.tags else None
     if kind == "metadata":
         return memory.metadata.get(key)
+    return _get_plain(memory, field)
+
+
+def _get_plain(memory: Memory, field: str) -> JsonValue:
     if field == "source":
         return _source_json(memory.source)
     value: JsonValue = getattr(memory, field)

@@ -106,7 +106,9 @@ class Transaction:
         return int(self._execute(self._statements[statement], values).rowcount)
 
     def run_many(self, statement: ClauseElement, rows: Sequence[Mapping[str, object]]) -> int:
-        """The count of rows that were written, over all of ``rows``."""
+        """The count of rows that were written, over all of ``rows``, of which there is at least one."""
+        if len(rows) == 1:
+            return self.run(statement, rows[0])
         cursor = self._driver.cursor()
         try:
             cursor.executemany(self._statements[statement], rows)
@@ -116,7 +118,7 @@ class Transaction:
 
     def first_of_each(self, statement: ClauseElement, rows: Sequence[Mapping[str, object]]) -> list[Row]:
         """The row that each of ``rows`` gives back, in their order; every one must give one."""
-        if self.dialect_name == "sqlite":
+        if self.dialect_name == "sqlite" or len(rows) == 1:
             return [self._execute(self._statements[statement], row).fetchone() for row in rows]
         cursor = self._driver.cursor()
         try:

@@ -33,7 +33,7 @@ def differences(engine: Engine) -> list[object]:
 
     options = {"version_table": VERSION_TABLE, "compare_type": True, "include_name": ours}
     with engine.connect() as connection:
-        return compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
 
 
 def test_the_migrations_make_the_tables_of_the_code(engine: Engine) -> None:

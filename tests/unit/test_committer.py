@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,9 +197,9 @@ def test_a_commit_that_fails_fails_all_of_its_callers(
     answers = [pool.submit(committer.write, [ALICE], unit) for _ in range(8)]
     queued(committer, 8)
     transactions.fail = fault
-    gate_error: Future[str] = gate.answer
     gate._opened.set()
-    for answer in [gate_error, *answers]:
+    waited: list[Future[Any]] = [gate.answer, *answers]
+    for answer in waited:
         with pytest.raises(StorageUnavailable) as caught:
             answer.result(PATIENCE)
         assert "disk full" not in str(caught.value)
