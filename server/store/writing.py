@@ -9,7 +9,7 @@ from sqlalchemy import Insert, Table, and_, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
-from scrubjay.errors import MemoryExists, RequestIdReused, ScrubjayError
+from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused, ScrubjayError
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from server.store.history import HistoryRow
@@ -85,10 +85,11 @@ class Writing(Reading):
         return next((i for i, one in found.items() if one.message != mine[i]), stored[0].memory.id)
 
     def replace(self, key: StreamKey, stored: StoredMemory) -> None:
-        """Store a new state of a living memory of the stream."""
+        """Store a new state of a living memory of the stream. MemoryNotFound where there is none."""
         self._named(key)
         row = memory_row(key, stored)
-        self._transaction.run(_REPLACE, {f"new_{name}": value for name, value in row.items()})
+        if self._transaction.run(_REPLACE, {f"new_{name}": value for name, value in row.items()}) != 1:
+            raise MemoryNotFound(stored.memory.id)
 
     def bury(self, key: StreamKey, graves: Sequence[Grave]) -> None:
         """Delete memories for ever, body and vectors at once; of each only the grave stays."""

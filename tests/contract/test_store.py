@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from scrubjay import v1
+from scrubjay.errors import MemoryNotFound
 from scrubjay.memory import (
     MAX_CONTENT_BYTES,
     MAX_MICROS,
@@ -252,6 +253,15 @@ def test_a_vector_of_a_deleted_memory_is_gone_too(store: MemoryStore, shard_url:
     with engine.connect() as connection:
         assert connection.execute(select(vectors.c.memory_id)).scalars().all() == [kept.memory.id]
     engine.dispose()
+
+
+def test_a_deleted_memory_takes_no_new_state(store: MemoryStore) -> None:
+    (row,) = add(store, memory())
+    delete(store, row.memory.id)
+    with pytest.raises(MemoryNotFound):
+        store.write([ALICE], lambda writing: writing.replace(ALICE, row))
+    with store.read() as reading:
+        assert reading.count(ALICE) == 0
 
 
 def test_deleting_again_keeps_the_first_grave(store: MemoryStore) -> None:
