@@ -85,6 +85,7 @@ class ResidentStream:
         self._shelved = shelved
         self.vectors = shelved.index
         self.rows = [None] * shelved.size
+        self._columns.reserve(shelved.size)
 
     def settle(self) -> None:
         """End a load: what the earlier residency had and the stream has no longer is forgotten."""
@@ -218,11 +219,15 @@ class _Columns:
     def nbytes(self) -> int:
         return sum(a.nbytes for a in self._arrays.values()) + self._alive.nbytes + self._expires.nbytes
 
+    def reserve(self, size: int) -> None:
+        """Have slots 0 to ``size`` - 1; those that nothing was put into are dead."""
+        if size > len(self._alive):
+            self._grow(max(16, 2 * size))
+        self._size = max(self._size, size)
+
     def put(self, slot: int, memory: Memory) -> None:
-        if slot >= len(self._alive):
-            self._grow(max(16, 2 * slot))
+        self.reserve(slot + 1)
         self._forget(slot)
-        self._size = max(self._size, slot + 1)
         self._alive[slot] = True
         self._living += 1
         self._restricted += _is_restricted(memory)

@@ -159,6 +159,13 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
             assert nearest(stream, rows[60], 1) == [ids[60]]
             assert ids[7] not in nearest(stream, rows[7], 50)
             assert len(stream.rows) == count + 30
+    with caching(store, tmp_path) as cache:
+        # The last slots of the shelved residency are dead by now: masks must still be as long as the rows.
+        bury(store, cache, new)
+        with cache.reading(KEY) as stream:
+            view = View(ClientId("c"), Micros(0), scopes=("general",))
+            query = Query(f"row {ids[60]}", rows[60], RECIPES["default"], view, 1)
+            assert [hit.row.memory.id for hit in search(stream, query)] == [ids[60]]
     for path in tmp_path.glob("*.hnsw"):
         damaged = bytearray(path.read_bytes())
         damaged[len(damaged) // 2] ^= 1
