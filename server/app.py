@@ -31,8 +31,8 @@ from server.services import memory_service
 from server.shard import Shard
 from server.store.memory_store import MemoryStore
 from tenants import tenant_service
-from tenants.database import DatabaseUnusable, migrate, open_engine
-from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
+from tenants.database import DatabaseUnusable
+from tenants.registry import FirstCredentials, Registry, open_catalogue
 from tenants.tenant import Role
 
 SEMANTICS = "scrubjay.semantics"
@@ -136,9 +136,8 @@ def _embedder(settings: Settings) -> Embedder:
 
 
 def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: ExitStack) -> Registry:
-    engine = open_engine(settings.catalogue_url())
+    engine = open_catalogue(settings.catalogue_url())
     stack.callback(engine.dispose)
-    migrate(engine, SCRIPTS, VERSION_TABLE)
     space = embedder.space.id
     shard_names = settings.shard_urls().keys()
     registry = Registry(engine, pepper=secret, shard_names=shard_names, space=space)
@@ -159,9 +158,8 @@ def new_admin_key(settings: Settings) -> str:
     """A new platform admin's key, for who has the data directory. The server may not run on it."""
     with ExitStack() as stack:
         stack.enter_context(locked(settings.data_dir))
-        engine = open_engine(settings.catalogue_url())
+        engine = open_catalogue(settings.catalogue_url())
         stack.callback(engine.dispose)
-        migrate(engine, SCRIPTS, VERSION_TABLE)
         secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
         registry = Registry(engine, pepper=secret, shard_names=settings.shard_urls(), space="")
         created = registry.create_api_key(
@@ -174,9 +172,7 @@ def migrate_all(settings: Settings) -> list[str]:
     """Bring the catalogue and every shard to this version's tables; what was looked at."""
     with ExitStack() as stack:
         stack.enter_context(locked(settings.data_dir))
-        engine = open_engine(settings.catalogue_url())
-        stack.callback(engine.dispose)
-        migrate(engine, SCRIPTS, VERSION_TABLE)
+        open_catalogue(settings.catalogue_url()).dispose()
         urls = settings.shard_urls()
         for url in urls.values():
             stack.enter_context(MemoryStore(url)).migrate()

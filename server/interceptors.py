@@ -18,6 +18,7 @@ import grpc
 from google.protobuf import descriptor, message_factory
 from google.protobuf.message import DecodeError, Message
 
+from scrubjay.channel import CLIENT_KEY, MAX_ANSWER_BYTES, MAX_MESSAGE_BYTES
 from scrubjay.errors import (
     CredentialInvalid,
     DeadlineExceeded,
@@ -29,15 +30,12 @@ from scrubjay.errors import (
     TenantNotActive,
 )
 from scrubjay.memory import ClientId, Micros, name_violation
-from scrubjay.status import to_status
+from scrubjay.status import STATUS_KEY, to_status
 from tenants.tenant import Caller, Role, TenantState
 
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-"""A batch of 100 memories of 16 KiB with their metadata fits; anything larger is not a call's work."""
-TRANSPORT_BYTES = 16 * 1024 * 1024
-"""gRPC itself cuts off here, with a status that has no reason; between the two we answer."""
-DETAILS_KEY = "grpc-status-details-bin"
-CLIENT_KEY = "scrubjay-client"
+TRANSPORT_BYTES = MAX_ANSWER_BYTES
+"""gRPC itself cuts off here, both ways, with a status that has no reason; a request between
+MAX_MESSAGE_BYTES and this is answered with one."""
 
 log = logging.getLogger("scrubjay.door")
 
@@ -145,7 +143,7 @@ def _parse(request_type: type[Message], body: bytes) -> Message:
 def _refuse(context: grpc.ServicerContext, error: ScrubjayError, path: str) -> None:
     log.debug("refused", extra={"path": path, "reason": error.reason})
     status = to_status(error)
-    context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
+    context.set_trailing_metadata(((STATUS_KEY, status.SerializeToString()),))
     context.abort(_CODES[status.code], status.message)
 
 

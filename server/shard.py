@@ -15,12 +15,13 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from scrubjay.errors import MemoryDeleted, MemoryNotFound, RequestIdReused, RevisionNotReached
+from scrubjay.filters import Matcher
 from scrubjay.memory import ClientId, MemoryId, Micros, permitted, visible, within
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import commit_micros
 from server.index.cache import StreamCache
 from server.index.resident import View
-from server.recall.search import Hit, Matcher, Query, search
+from server.recall.search import Hit, Query, search
 from server.store.history import HistoryRow
 from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamKey, Writing
 from tenants.tenant import Incarnation
@@ -181,9 +182,11 @@ class Shard:
         reading: Reading, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId
     ) -> None:
         stored = reading.get(incarnation, memory_id)
-        if stored is not None and permitted(stored.memory, client_id):
-            return
-        if stored is not None or not reading.deleted_for(incarnation, memory_id, client_id):
+        if stored is None:
+            known = reading.deleted_for(incarnation, memory_id, client_id)
+        else:
+            known = permitted(stored.memory, client_id)
+        if not known:
             raise MemoryNotFound(memory_id)
 
     def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> StreamKey:

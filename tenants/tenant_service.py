@@ -8,7 +8,7 @@ from types import MappingProxyType
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scrubjay import v1
-from scrubjay.errors import FieldViolation, InvalidField, RoleNotAllowed, TenantNotFound
+from scrubjay.errors import FieldViolation, InvalidField, RoleNotAllowed, TenantNotFound, check
 from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants.page_token import seal, unseal
@@ -54,7 +54,7 @@ class TenantAdminService:
 
     def create_tenant(self, request: v1.CreateTenantRequest, caller: Caller) -> v1.CreateTenantResponse:
         """Raises InvalidField, TenantExists, RequestIdReused."""
-        _check(
+        check(
             request_id_violation(request.request_id),
             tenant_id_violation("tenant_id", request.tenant_id),
             name_violation("display_name", request.display_name),
@@ -69,7 +69,7 @@ class TenantAdminService:
 
     def get_tenant(self, request: v1.GetTenantRequest, caller: Caller) -> v1.GetTenantResponse:
         """Raises InvalidField, TenantNotFound."""
-        _check(tenant_id_violation("tenant_id", request.tenant_id))
+        check(tenant_id_violation("tenant_id", request.tenant_id))
         _check_own(caller, request.tenant_id)
         tenant = self._registry.get_tenant(request.tenant_id)
         return v1.GetTenantResponse(tenant=_tenant_message(tenant))
@@ -96,7 +96,7 @@ class TenantAdminService:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, RequestIdReused."""
         role = _role(request.role)
         expires_at = from_timestamp(request.expires_at) if request.HasField("expires_at") else None
-        _check(
+        check(
             request_id_violation(request.request_id),
             _owner_violation(request.tenant_id, role),
             name_violation("display_name", request.display_name),
@@ -117,7 +117,7 @@ class TenantAdminService:
 
     def revoke_api_key(self, request: v1.RevokeApiKeyRequest, caller: Caller) -> v1.RevokeApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, ApiKeyNotFound, RequestIdReused."""
-        _check(
+        check(
             request_id_violation(request.request_id),
             tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None,
             _key_id_violation(request.key_id),
@@ -155,12 +155,6 @@ def _request_key(request_id: str, caller: Caller) -> RequestKey | None:
 
 
 # --- what makes a request valid -------------------------------------------------------------------
-
-
-def _check(*violations: FieldViolation | None) -> None:
-    found = [violation for violation in violations if violation is not None]
-    if found:
-        raise InvalidField(found)
 
 
 def _role(number: v1.Role.ValueType) -> Role:

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, status_pb2
 
 from scrubjay.errors import MessageTooLarge, ScrubjayError, ServerBusy
-from scrubjay.status import from_status
+from scrubjay.status import STATUS_KEY, from_status
 
 CLIENT_KEY = "scrubjay-client"
 """The metadata key that names the client a service key acts for."""
@@ -28,7 +28,6 @@ MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """What it may give: 200 hits of the largest memories have 9 MB; pages are cut long before."""
 
-_STATUS_KEY = "grpc-status-details-bin"
 _LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?|unix(-abstract)?:.+")
 _PRINTABLE = re.compile(r"[!-~]+")
 
@@ -220,7 +219,7 @@ def from_rpc_error(error: grpc.RpcError) -> ScrubjayError:
         return ServerBusy("more calls at once than the server takes; retry shortly")
     plain = status_pb2.Status(code=code, message=text)
     for item in error.trailing_metadata() or ():
-        if item.key == _STATUS_KEY:
+        if item.key == STATUS_KEY:
             return _decoded(item.value) or from_status(plain)
     return from_status(plain)
 

@@ -84,6 +84,13 @@ class InvalidField(ScrubjayError):
         return cls([FieldViolation(field, description)])
 
 
+def check(*violations: FieldViolation | None) -> None:
+    """Raise InvalidField unless every one is None."""
+    found = [violation for violation in violations if violation is not None]
+    if found:
+        raise InvalidField(found)
+
+
 class CredentialInvalid(ScrubjayError):
     """No credential, an unknown one, a revoked or an expired one: one message for all of them."""
 

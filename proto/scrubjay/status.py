@@ -28,6 +28,8 @@ from scrubjay.errors import (
     UnknownMethod,
 )
 
+STATUS_KEY = "grpc-status-details-bin"
+"""The trailing metadata key that a status travels under."""
 MAX_MESSAGE_BYTES = 900
 """Percent-encoding can treble it: 2.7 KB, and 1.2 KB more in the base64."""
 MAX_DETAILS_BYTES = 2200

@@ -8,20 +8,18 @@ question and memory share no words (see docs/evaluation.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scrubjay.memory import Memory, Micros
+from scrubjay.filters import Matcher
 from scrubjay.text import tokens
 from scrubjay.wire import commit_micros
 from server.index.exact import ExactIndex
 from server.index.resident import ResidentStream, Row, View
-
-Matcher = Callable[[Memory, Micros], bool]
 
 POOL = 10
 """Each arm's candidates per hit asked for, where a stream is too large to score whole."""
@@ -161,7 +159,7 @@ def _search_large(
         slots, dense = np.concatenate([slots, more_slots]), np.concatenate([dense, more_dense])
     order = np.argsort(slots)
     slots, dense = slots[order], dense[order]
-    unfiltered = Query(query.text, query.vector, query.recipe, query.view, query.top_k)
+    unfiltered = replace(query, matches=None)
     return _best(stream, unfiltered, _Scored(slots, dense, None if lexical is None else lexical[slots], None))
 
 

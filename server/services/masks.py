@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from scrubjay import v1
-from scrubjay.errors import FieldViolation, InvalidField
-from scrubjay.memory import ClientId, MemoryId, Micros, PrivacyLevel, text_violation
-from scrubjay.merge import KEYED_FIELDS, PLAIN_FIELDS
+from scrubjay.errors import FieldViolation, InvalidField, check
+from scrubjay.memory import ClientId, MemoryId, Micros, text_violation
+from scrubjay.merge import KEYED_FIELDS, PLAIN_FIELDS, is_register
 from scrubjay.stamp import Stamp
 from scrubjay.wire import from_message
 from server.ingest.edits import Edit
-from server.services.requests import check
+from server.services.requests import local_violation
 
 MAX_FIELDS = 128
 """Every register of a memory: 10 fields, 32 tags and 32 metadata keys, with room for replacing them."""
@@ -23,24 +23,21 @@ def edit_of(request: v1.UpdateRequest, client_id: ClientId, now: Micros) -> Edit
         raise InvalidField.of("update_mask", f"is empty; name the fields to write: {_ALLOWED}")
     if len(fields) > MAX_FIELDS:
         raise InvalidField.of("update_mask", f"has {len(fields)} paths; at most {MAX_FIELDS} are allowed")
-    check(_path_violation("update_mask", field) for field in fields)
+    check(*(_path_violation("update_mask", field) for field in fields))
     memory_id = MemoryId(request.memory.id)
     try:
         values = from_message(request.memory, memory_id=memory_id, owner=client_id, now=now)
     except InvalidField as error:
         raise InvalidField(violation.under("memory") for violation in error.field_violations) from None
     if "content" in fields:
-        check([text_violation("memory.content", values.content)])
-    if "privacy_level" in fields and values.privacy_level is PrivacyLevel.LOCAL_ONLY:
-        raise InvalidField.of(
-            "memory.privacy_level", "LOCAL_ONLY never leaves its device; send PRIVATE or SHARED"
-        )
+        check(text_violation("memory.content", values.content))
+    if "privacy_level" in fields:
+        check(local_violation("memory.privacy_level", values.privacy_level))
     return Edit(memory_id, values, fields, _bases(request), request.etag, None)
 
 
 def _path_violation(where: str, path: str) -> FieldViolation | None:
-    kind, dot, key = path.partition(".")
-    known = path in PLAIN_FIELDS or path in KEYED_FIELDS or (kind in KEYED_FIELDS and dot and key)
+    known = is_register(path) or path in KEYED_FIELDS
     return None if known else FieldViolation(where, f"{path!r} is no field to write; these are: {_ALLOWED}")
 
 
@@ -51,7 +48,7 @@ def _bases(request: v1.UpdateRequest) -> dict[str, Stamp]:
         )
     bases = {}
     for n, base in enumerate(request.base_stamps):
-        check([_path_violation(f"base_stamps[{n}].field", base.field)])
+        check(_path_violation(f"base_stamps[{n}].field", base.field))
         try:
             bases[base.field] = Stamp.parse(base.stamp)
         except ValueError as error:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from scrubjay import v1
-from scrubjay.errors import FieldViolation, InvalidField, ScrubjayError
+from scrubjay.errors import InvalidField, ScrubjayError, check
+from scrubjay.filters import Matcher, matcher
 from scrubjay.filters import from_message as filter_from_message
-from scrubjay.filters import matcher
 from scrubjay.memory import (
     Memory,
     MemoryId,
     Micros,
-    PrivacyLevel,
     Subject,
     new_memory_id,
     request_id_violation,
@@ -29,7 +28,7 @@ from server.ingest.edits import delete, delete_all, update
 from server.ingest.raw import Draft, add
 from server.providers.embedder import Embedder, TextKind
 from server.recall.explain import explain
-from server.recall.search import RECIPES, Matcher, Query
+from server.recall.search import RECIPES, Query
 from server.revision import Revisions
 from server.router import Router, tenant_of
 from server.services import encoding
@@ -42,10 +41,10 @@ from server.services.requests import (
     MAX_PAGE,
     MAX_TOP_K,
     bounded,
-    check,
     check_memory_id,
     check_scopes,
     fitting,
+    local_violation,
     narrowing,
     read_subject,
     sole_subject,
@@ -80,7 +79,7 @@ class MemoryService:
     def add(self, request: v1.AddRequest, caller: Caller) -> v1.AddResponse:
         """Store memories as they are, each with a result of its own."""
         now, tenant = self._clock(), tenant_of(caller)
-        check([request_id_violation(request.request_id)])
+        check(request_id_violation(request.request_id))
         if not 1 <= len(request.memories) <= MAX_BATCH:
             raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
         shard = self._router.shard(tenant)
@@ -122,7 +121,7 @@ class MemoryService:
     def update(self, request: v1.UpdateRequest, caller: Caller) -> v1.UpdateResponse:
         """Change the fields that the mask names."""
         now, tenant = self._clock(), tenant_of(caller)
-        check([request_id_violation(request.request_id)])
+        check(request_id_violation(request.request_id))
         check_memory_id("memory.id", request.memory.id)
         shard = self._router.shard(tenant)
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
@@ -153,7 +152,7 @@ class MemoryService:
     def delete(self, request: v1.DeleteRequest, caller: Caller) -> v1.DeleteResponse:
         """Delete one memory for ever."""
         now, tenant = self._clock(), tenant_of(caller)
-        check([request_id_violation(request.request_id)])
+        check(request_id_violation(request.request_id))
         check_memory_id("id", request.id)
         shard, memory_id = self._router.shard(tenant), MemoryId(request.id)
         key = shard.stream_of(tenant.incarnation, memory_id)
@@ -168,7 +167,7 @@ class MemoryService:
     def delete_all(self, request: v1.DeleteAllRequest, caller: Caller) -> v1.DeleteAllResponse:
         """Delete every memory of one subject for ever."""
         now, tenant = self._clock(), tenant_of(caller)
-        check([request_id_violation(request.request_id)])
+        check(request_id_violation(request.request_id))
         key = StreamKey(tenant.incarnation, sole_subject(request).key)
 
         def unit(writing: Writing) -> v1.DeleteAllResponse:
@@ -249,7 +248,7 @@ class MemoryService:
     def search(self, request: v1.SearchRequest, caller: Caller) -> bytes:
         """A subject's memories by meaning and by words."""
         tenant, subject = tenant_of(caller), read_subject(request)
-        check([text_violation("query", request.query)])
+        check(text_violation("query", request.query))
         top_k = bounded("top_k", request.top_k, DEFAULT_TOP_K, MAX_TOP_K)
         recipe = RECIPES.get(request.recipe or "default")
         if recipe is None:
@@ -325,10 +324,8 @@ def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | Inval
     except InvalidField as error:
         return error
     wrong = violations(memory)
-    if memory.privacy_level is PrivacyLevel.LOCAL_ONLY:
-        wrong.append(
-            FieldViolation("privacy_level", "LOCAL_ONLY never leaves its device; send PRIVATE or SHARED")
-        )
+    if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
+        wrong.append(local)
     return InvalidField(wrong) if wrong else memory
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from scrubjay.errors import FieldViolation, InvalidField
-from scrubjay.memory import SUBJECT_FIELDS, Subject, is_memory_id, name_violation, scope_violation, subject_of
+from scrubjay.errors import FieldViolation, InvalidField, check
+from scrubjay.memory import (
+    SUBJECT_FIELDS,
+    PrivacyLevel,
+    Subject,
+    is_memory_id,
+    name_violation,
+    scope_violation,
+    subject_of,
+)
 
 MAX_BATCH = 100
 """One transaction's work: more would hold other writers of the shard up."""
@@ -33,16 +41,9 @@ class NamesSubject(Protocol):
     def run_id(self) -> str: ...
 
 
-def check(violations: Iterable[FieldViolation | None]) -> None:
-    """Raise InvalidField unless every element is None."""
-    found = [v for v in violations if v is not None]
-    if found:
-        raise InvalidField(found)
-
-
 def read_subject(request: NamesSubject) -> Subject:
     """The subject of a read; the narrower ids beside it stay filters."""
-    check(name_violation(name, getattr(request, name)) for name in SUBJECT_FIELDS)
+    check(*(name_violation(name, getattr(request, name)) for name in SUBJECT_FIELDS))
     subject = subject_of(request.user_id, request.agent_id, request.run_id)
     if subject is None:
         raise InvalidField.of("user_id", "one of user_id, agent_id and run_id is needed")
@@ -74,7 +75,7 @@ def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
     """The scopes of a read."""
     if len(scopes) > MAX_SCOPES:
         raise InvalidField.of("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")
-    check(scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes))
+    check(*(scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes)))
     return tuple(scopes)
 
 
@@ -87,6 +88,13 @@ def fitting(sizes: Iterable[int]) -> int:
             break
         count += 1
     return count
+
+
+def local_violation(field: str, level: PrivacyLevel) -> FieldViolation | None:
+    """What is wrong with a privacy level that reached a server, if anything."""
+    if level is not PrivacyLevel.LOCAL_ONLY:
+        return None
+    return FieldViolation(field, "LOCAL_ONLY never leaves its device; send PRIVATE or SHARED")
 
 
 def bounded(field: str, value: int, default: int, most: int) -> int:

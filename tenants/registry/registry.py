@@ -28,10 +28,11 @@ from tenants.credentials import (
     parse_key,
     same_digest,
 )
+from tenants.database import migrate, open_engine
 from tenants.placement import place
 from tenants.registry import rows
 from tenants.registry.once import Answer, RequestKey, once
-from tenants.registry.tables import api_keys, insert_new, tenants
+from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import ApiKey, Caller, Incarnation, Role, Tenant, TenantState
 
 FIRST_TENANT_ID = "dev"
@@ -52,6 +53,17 @@ class FirstCredentials:
     admin: NewApiKey
     tenant: Tenant
     service: NewApiKey
+
+
+def open_catalogue(url: str) -> Engine:
+    """The catalogue's database with this version's tables; its caller disposes of it."""
+    engine = open_engine(url)
+    try:
+        migrate(engine, SCRIPTS, VERSION_TABLE)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
 
 
 class Registry:
