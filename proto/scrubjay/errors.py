@@ -103,6 +103,26 @@ class CredentialInvalid(ScrubjayError):
         )
 
 
+class TokenExpired(ScrubjayError):
+    """The device's token has expired; refreshing takes it and gives the next one."""
+
+    code = code_pb2.UNAUTHENTICATED
+    reason = v1.ERROR_REASON_TOKEN_EXPIRED
+
+    def __init__(self) -> None:
+        super().__init__("the device's token has expired; call RefreshToken with it")
+
+
+class DeviceRevoked(ScrubjayError):
+    """The device was revoked, or its token was copied."""
+
+    code = code_pb2.UNAUTHENTICATED
+    reason = v1.ERROR_REASON_DEVICE_REVOKED
+
+    def __init__(self) -> None:
+        super().__init__("this device was signed out by its operator; enrol it again: nothing on it is lost")
+
+
 class RoleNotAllowed(ScrubjayError):
     """The credential's role may not call this RPC, or not for this resource."""
 
@@ -154,6 +174,15 @@ class ApiKeyNotFound(NotFound):
         super().__init__(f"no API key {key_id!r}", metadata={"key_id": key_id})
 
 
+class DeviceNotFound(NotFound):
+    """No device of this id in the tenant."""
+
+    reason = v1.ERROR_REASON_DEVICE_NOT_FOUND
+
+    def __init__(self, device_id: str) -> None:
+        super().__init__(f"no device {device_id!r}", metadata={"device_id": device_id})
+
+
 class MemoryExists(ScrubjayError):
     """A memory of this id is there, or was."""
 
@@ -201,6 +230,55 @@ class RequestIdReused(ScrubjayError):
             f"request_id {request_id!r} was used with another body; use a new one for a new request",
             metadata={"request_id": request_id},
         )
+
+
+class CursorInvalid(ScrubjayError):
+    """``last_sync_at`` is no cursor of this tenant, subject and client."""
+
+    code = code_pb2.INVALID_ARGUMENT
+    reason = v1.ERROR_REASON_CURSOR_INVALID
+
+    def __init__(self) -> None:
+        super().__init__(
+            "last_sync_at is no cursor of this tenant, subject and client; "
+            "send it as the server gave it, a time such as 2026-11-30T08:00:00Z, or nothing"
+        )
+
+
+class CursorAhead(ScrubjayError):
+    """``last_sync_at`` lies ahead of the server, which went back in time unannounced."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_CURSOR_AHEAD
+
+    def __init__(self) -> None:
+        super().__init__(
+            "last_sync_at lies ahead of this server: it was restored from a backup and its operator "
+            "has yet to run 'python -m server restored'; nothing was taken, try again later"
+        )
+
+
+class PrincipalMismatch(ScrubjayError):
+    """The replica belongs to another tenant, subject or client."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_PRINCIPAL_MISMATCH
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this replica belongs to another tenant, subject or client than the token; "
+            "open the file of this one, or make a new one"
+        )
+
+
+class SnapshotGone(ScrubjayError):
+    """The snapshot that a resume_token names is not kept any more."""
+
+    code = code_pb2.ABORTED
+    reason = v1.ERROR_REASON_SNAPSHOT_GONE
+
+    def __init__(self) -> None:
+        super().__init__("the snapshot is not kept any more; begin a new one with an empty resume_token")
 
 
 class TenantNotActive(ScrubjayError):

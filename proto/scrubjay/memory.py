@@ -136,6 +136,22 @@ def permitted(memory: Memory, client_id: ClientId) -> bool:
     return memory.privacy_level is PrivacyLevel.PRIVATE and memory.owner_client_id == client_id
 
 
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks: a client, within ``scopes`` and what lies below them; empty: within all."""
+
+    client_id: ClientId
+    scopes: tuple[str, ...] = ()
+
+    def sees(self, memory: Memory) -> bool:
+        """Whether the memory exists for this viewer, expired or not."""
+        return permitted(memory, self.client_id) and self.may_enter(memory.scope)
+
+    def may_enter(self, scope: str) -> bool:
+        """Whether memories of this scope may exist for this viewer."""
+        return not self.scopes or any(within(scope, mine) for mine in self.scopes)
+
+
 def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
     """Whether ``client_id`` may be shown the memory at ``now``: permitted, and not expired."""
     expired = memory.expires_at is not None and memory.expires_at <= now
@@ -145,6 +161,26 @@ def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
 def within(scope: str, ancestor: str) -> bool:
     """Whether ``scope`` is ``ancestor`` or lies below it, segment by segment."""
     return scope == ancestor or scope.startswith(f"{ancestor}/")
+
+
+def id_bytes(memory_id: str) -> bytes:
+    """A UUID's 16 bytes."""
+    return bytes.fromhex(memory_id.replace("-", ""))
+
+
+def id_text(packed: bytes) -> str:
+    """The inverse of ``id_bytes``; ValueError for other than 16 bytes."""
+    if len(packed) != 16:
+        raise ValueError(f"a UUID has 16 bytes, not {len(packed)}")
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def local_violation(field_path: str, level: PrivacyLevel) -> FieldViolation | None:
+    """What is wrong with a privacy level that reaches a server, if anything."""
+    if level is not PrivacyLevel.LOCAL_ONLY:
+        return None
+    return FieldViolation(field_path, "LOCAL_ONLY never leaves its device; send PRIVATE or SHARED")
 
 
 def new_memory_id(now_millis: int, randomness: bytes) -> MemoryId:

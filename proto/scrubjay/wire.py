@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from google.protobuf import struct_pb2, timestamp_pb2
 
@@ -12,6 +13,7 @@ from scrubjay.memory import (
     DEFAULT_CATEGORY,
     DEFAULT_SCOPE,
     MAX_JSON_DEPTH,
+    SUBJECT_FIELDS,
     ClientId,
     JsonValue,
     Memory,
@@ -21,6 +23,7 @@ from scrubjay.memory import (
     Source,
     normal_json,
 )
+from scrubjay.merge import put, registers
 from scrubjay.stamp import CommitStamp, time_text
 
 _MICROS_PER_SECOND = 1_000_000
@@ -141,6 +144,47 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
         if time is not None:
             getattr(message, name).CopyFrom(to_timestamp(time))
     return message
+
+
+def to_draft(memory: Memory) -> v1.Memory:
+    """A memory as its writer sends it: without id and output-only fields, and without defaults."""
+    message = to_values(dict(registers(memory)))
+    message.created_at.CopyFrom(to_timestamp(memory.created_at))
+    for name in SUBJECT_FIELDS:
+        setattr(message, name, getattr(memory, name))
+    return message
+
+
+def to_values(values: Mapping[str, JsonValue]) -> v1.Memory:
+    """Values by register as a message that holds them alone; a default or absent one is left out."""
+    memory = put(_BLANK, values)
+    message = to_message(memory, CommitStamp(0))
+    for name in ("etag", "updated_at", "created_at"):
+        message.ClearField(name)
+    for name, default in _DEFAULTS.items():
+        if getattr(message, name) == default:
+            message.ClearField(name)  # type: ignore[arg-type]  # by name
+    return message
+
+
+_BLANK = Memory(id=MemoryId(""), content="", created_at=Micros(0))
+_DEFAULTS = {
+    "scope": DEFAULT_SCOPE,
+    "category": DEFAULT_CATEGORY,
+    "confidence": 1.0,
+    "privacy_level": v1.PRIVACY_LEVEL_SHARED,
+}
+
+
+def from_stored(message: v1.Memory) -> Memory:
+    """The inverse of ``to_message``. InvalidField as ``from_message``."""
+    memory = from_message(
+        message,
+        memory_id=MemoryId(message.id),
+        owner=ClientId(message.owner_client_id),
+        now=Micros(0),
+    )
+    return replace(memory, source=replace(memory.source, client_id=message.source.client_id))
 
 
 def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, now: Micros) -> Memory:

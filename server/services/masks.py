@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
-from scrubjay.memory import ClientId, MemoryId, Micros, text_violation
+from scrubjay.memory import ClientId, MemoryId, Micros, local_violation, text_violation
 from scrubjay.merge import KEYED_FIELDS, PLAIN_FIELDS, is_register
+from scrubjay.operation import MAX_FIELDS
 from scrubjay.stamp import Stamp
 from scrubjay.wire import from_message
 from server.ingest.edits import Edit
-from server.services.requests import local_violation
 
-MAX_FIELDS = 128
-"""Every register of a memory: 10 fields, 32 tags and 32 metadata keys, with room for replacing them."""
 _ALLOWED = ", ".join((*PLAIN_FIELDS, *KEYED_FIELDS, "tags.<tag>", "metadata.<key>"))
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from scrubjay.errors import FieldViolation, InvalidField, check
+from scrubjay.errors import InvalidField, check
 from scrubjay.memory import (
     SUBJECT_FIELDS,
-    PrivacyLevel,
     Subject,
     is_memory_id,
     name_violation,
@@ -88,13 +87,6 @@ def fitting(sizes: Iterable[int]) -> int:
             break
         count += 1
     return count
-
-
-def local_violation(field: str, level: PrivacyLevel) -> FieldViolation | None:
-    """What is wrong with a privacy level that reached a server, if anything."""
-    if level is not PrivacyLevel.LOCAL_ONLY:
-        return None
-    return FieldViolation(field, "LOCAL_ONLY never leaves its device; send PRIVATE or SHARED")
 
 
 def bounded(field: str, value: int, default: int, most: int) -> int:

@@ -66,6 +66,24 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNIMPLEMENTED: no such RPC on this server."""
     ERROR_REASON_TENANT_NOT_ACTIVE: _ErrorReason.ValueType  # 21
     """FAILED_PRECONDITION: the tenant's state does not allow this."""
+    ERROR_REASON_TOKEN_EXPIRED: _ErrorReason.ValueType  # 22
+    """UNAUTHENTICATED: the device's token has expired. RefreshToken takes it and gives the next one."""
+    ERROR_REASON_DEVICE_REVOKED: _ErrorReason.ValueType  # 23
+    """UNAUTHENTICATED: the device was revoked, or its token was copied. Enrol it again; nothing on it is
+    lost.
+    """
+    ERROR_REASON_DEVICE_NOT_FOUND: _ErrorReason.ValueType  # 24
+    """NOT_FOUND: no device of this id in this tenant."""
+    ERROR_REASON_CURSOR_INVALID: _ErrorReason.ValueType  # 25
+    """INVALID_ARGUMENT: last_sync_at is no cursor of this tenant, subject and client."""
+    ERROR_REASON_CURSOR_AHEAD: _ErrorReason.ValueType  # 26
+    """FAILED_PRECONDITION: last_sync_at lies ahead of the server, which went back in time without its
+    operator saying so. docs/sync.md tells how to say it.
+    """
+    ERROR_REASON_PRINCIPAL_MISMATCH: _ErrorReason.ValueType  # 27
+    """FAILED_PRECONDITION: the replica belongs to another tenant, subject or client."""
+    ERROR_REASON_SNAPSHOT_GONE: _ErrorReason.ValueType  # 28
+    """ABORTED: the snapshot that a resume_token names is not kept any more. Begin a new one."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -114,4 +132,22 @@ ERROR_REASON_UNKNOWN_METHOD: ErrorReason.ValueType  # 20
 """UNIMPLEMENTED: no such RPC on this server."""
 ERROR_REASON_TENANT_NOT_ACTIVE: ErrorReason.ValueType  # 21
 """FAILED_PRECONDITION: the tenant's state does not allow this."""
+ERROR_REASON_TOKEN_EXPIRED: ErrorReason.ValueType  # 22
+"""UNAUTHENTICATED: the device's token has expired. RefreshToken takes it and gives the next one."""
+ERROR_REASON_DEVICE_REVOKED: ErrorReason.ValueType  # 23
+"""UNAUTHENTICATED: the device was revoked, or its token was copied. Enrol it again; nothing on it is
+lost.
+"""
+ERROR_REASON_DEVICE_NOT_FOUND: ErrorReason.ValueType  # 24
+"""NOT_FOUND: no device of this id in this tenant."""
+ERROR_REASON_CURSOR_INVALID: ErrorReason.ValueType  # 25
+"""INVALID_ARGUMENT: last_sync_at is no cursor of this tenant, subject and client."""
+ERROR_REASON_CURSOR_AHEAD: ErrorReason.ValueType  # 26
+"""FAILED_PRECONDITION: last_sync_at lies ahead of the server, which went back in time without its
+operator saying so. docs/sync.md tells how to say it.
+"""
+ERROR_REASON_PRINCIPAL_MISMATCH: ErrorReason.ValueType  # 27
+"""FAILED_PRECONDITION: the replica belongs to another tenant, subject or client."""
+ERROR_REASON_SNAPSHOT_GONE: ErrorReason.ValueType  # 28
+"""ABORTED: the snapshot that a resume_token names is not kept any more. Begin a new one."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

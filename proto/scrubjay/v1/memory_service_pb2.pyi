@@ -909,6 +909,8 @@ class HistoryEntry(_message.Message):
     COMMIT_STAMP_FIELD_NUMBER: _builtins.int
     COMMIT_TIME_FIELD_NUMBER: _builtins.int
     CLAIMED_TIME_FIELD_NUMBER: _builtins.int
+    SPELL_ID_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     """The operation's UUID."""
     memory_id: _builtins.str
@@ -927,6 +929,12 @@ class HistoryEntry(_message.Message):
     """How it ended."""
     commit_stamp: _builtins.str
     """Where it stands in the subject's stream, in text form."""
+    spell_id: _builtins.str
+    """Names the time offline that the operation was made in; the same for all operations that a replica
+    made between two syncs. Empty where it was not made on a device.
+    """
+    sentence: _builtins.str
+    """What happened, in one sentence for a person."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
         """The fields it wrote."""
@@ -954,10 +962,12 @@ class HistoryEntry(_message.Message):
         commit_stamp: _builtins.str = ...,
         commit_time: _timestamp_pb2.Timestamp | None = ...,
         claimed_time: _timestamp_pb2.Timestamp | None = ...,
+        spell_id: _builtins.str = ...,
+        sentence: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["claimed_time", b"claimed_time", "commit_time", b"commit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "changes", b"changes", "claimed_time", b"claimed_time", "client_id", b"client_id", "commit_stamp", b"commit_stamp", "commit_time", b"commit_time", "kind", b"kind", "memory_id", b"memory_id", "operation_id", b"operation_id", "outcome", b"outcome", "replica_id", b"replica_id", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "changes", b"changes", "claimed_time", b"claimed_time", "client_id", b"client_id", "commit_stamp", b"commit_stamp", "commit_time", b"commit_time", "kind", b"kind", "memory_id", b"memory_id", "operation_id", b"operation_id", "outcome", b"outcome", "replica_id", b"replica_id", "role", b"role", "sentence", b"sentence", "spell_id", b"spell_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -56,6 +56,8 @@ class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType],
     """Reads and writes memories of its own tenant."""
     ROLE_READER: _Role.ValueType  # 4
     """Reads memories of its own tenant."""
+    ROLE_DEVICE: _Role.ValueType  # 5
+    """Syncs one subject's memories. Comes from an enrolment; no API key has it."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a key may do."""
@@ -70,6 +72,8 @@ ROLE_SERVICE: Role.ValueType  # 3
 """Reads and writes memories of its own tenant."""
 ROLE_READER: Role.ValueType  # 4
 """Reads memories of its own tenant."""
+ROLE_DEVICE: Role.ValueType  # 5
+"""Syncs one subject's memories. Comes from an enrolment; no API key has it."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final
@@ -455,3 +459,283 @@ class RevokeApiKeyResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeApiKeyResponse: _TypeAlias = RevokeApiKeyResponse  # noqa: Y015
+
+@_typing.final
+class Device(_message.Message):
+    """A registered place of use that keeps a replica."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEVICE_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    LAST_SEEN_AT_FIELD_NUMBER: _builtins.int
+    REVOKED_AT_FIELD_NUMBER: _builtins.int
+    WIPE_FIELD_NUMBER: _builtins.int
+    device_id: _builtins.str
+    """The device."""
+    tenant_id: _builtins.str
+    """The tenant it belongs to."""
+    client_id: _builtins.str
+    """The client it acts as. A client keeps its id when it is enrolled again."""
+    display_name: _builtins.str
+    """A name for people."""
+    user_id: _builtins.str
+    """The user it is about; or the agent or run below."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    wipe: _builtins.bool
+    """Whether it is told to delete what it holds."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes it sees, with what lies below them. Empty: all."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was registered."""
+
+    @_builtins.property
+    def last_seen_at(self) -> _timestamp_pb2.Timestamp:
+        """When it last refreshed its token: within the hour of its last call."""
+
+    @_builtins.property
+    def revoked_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was revoked; not set: it was not."""
+
+    def __init__(
+        self,
+        *,
+        device_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        display_name: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        last_seen_at: _timestamp_pb2.Timestamp | None = ...,
+        revoked_at: _timestamp_pb2.Timestamp | None = ...,
+        wipe: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_seen_at", b"last_seen_at", "revoked_at", b"revoked_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "client_id", b"client_id", "created_at", b"created_at", "device_id", b"device_id", "display_name", b"display_name", "last_seen_at", b"last_seen_at", "revoked_at", b"revoked_at", "run_id", b"run_id", "scopes", b"scopes", "tenant_id", b"tenant_id", "user_id", b"user_id", "wipe", b"wipe"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Device: _TypeAlias = Device  # noqa: Y015
+
+@_typing.final
+class CreateEnrolmentRequest(_message.Message):
+    """Request of CreateEnrolment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    DISPLAY_NAME_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant."""
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    client_id: _builtins.str
+    """The client it will act as, such as that of a device that is enrolled again. Default: a new one."""
+    display_name: _builtins.str
+    """A name for people, at most 256 bytes."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes it may see, with what lies below them. Empty: all."""
+
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When the code ends by itself, within 30 days. Default: in an hour."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        client_id: _builtins.str = ...,
+        display_name: _builtins.str = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "client_id", b"client_id", "display_name", b"display_name", "expires_at", b"expires_at", "request_id", b"request_id", "run_id", b"run_id", "scopes", b"scopes", "tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateEnrolmentRequest: _TypeAlias = CreateEnrolmentRequest  # noqa: Y015
+
+@_typing.final
+class CreateEnrolmentResponse(_message.Message):
+    """Response of CreateEnrolment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENROLMENT_CODE_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    enrolment_code: _builtins.str
+    """The code, to be given to the device. Shown once."""
+    client_id: _builtins.str
+    """The client it will act as."""
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When the code ends."""
+
+    def __init__(
+        self,
+        *,
+        enrolment_code: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "enrolment_code", b"enrolment_code", "expires_at", b"expires_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateEnrolmentResponse: _TypeAlias = CreateEnrolmentResponse  # noqa: Y015
+
+@_typing.final
+class ListDevicesRequest(_message.Message):
+    """Request of ListDevices."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDevicesRequest: _TypeAlias = ListDevicesRequest  # noqa: Y015
+
+@_typing.final
+class ListDevicesResponse(_message.Message):
+    """Response of ListDevices."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEVICES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___Device]:
+        """The devices, by device_id."""
+
+    def __init__(
+        self,
+        *,
+        devices: _abc.Iterable[Global___Device] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["devices", b"devices", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDevicesResponse: _TypeAlias = ListDevicesResponse  # noqa: Y015
+
+@_typing.final
+class RevokeDeviceRequest(_message.Message):
+    """Request of RevokeDevice."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    DEVICE_ID_FIELD_NUMBER: _builtins.int
+    WIPE_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant."""
+    device_id: _builtins.str
+    """The device."""
+    wipe: _builtins.bool
+    """Tell it to delete what it holds when it next calls."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        device_id: _builtins.str = ...,
+        wipe: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device_id", b"device_id", "request_id", b"request_id", "tenant_id", b"tenant_id", "wipe", b"wipe"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeDeviceRequest: _TypeAlias = RevokeDeviceRequest  # noqa: Y015
+
+@_typing.final
+class RevokeDeviceResponse(_message.Message):
+    """Response of RevokeDevice."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEVICE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def device(self) -> Global___Device:
+        """The device, revoked."""
+
+    def __init__(
+        self,
+        *,
+        device: Global___Device | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["device", b"device"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeDeviceResponse: _TypeAlias = RevokeDeviceResponse  # noqa: Y015

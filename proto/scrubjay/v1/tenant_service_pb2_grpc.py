@@ -60,6 +60,21 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyResponse.FromString,
                 _registered_method=True)
+        self.CreateEnrolment = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/CreateEnrolment',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateEnrolmentRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateEnrolmentResponse.FromString,
+                _registered_method=True)
+        self.ListDevices = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ListDevices',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListDevicesRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListDevicesResponse.FromString,
+                _registered_method=True)
+        self.RevokeDevice = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/RevokeDevice',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.FromString,
+                _registered_method=True)
 
 
 class TenantAdminServiceServicer(object):
@@ -103,6 +118,29 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateEnrolment(self, request, context):
+        """Makes a code that lets one device in, once, to sync one subject. Platform admins, and the tenant's
+        own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDevices(self, request, context):
+        """Returns a tenant's devices by id, in pages. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeDevice(self, request, context):
+        """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
+        admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TenantAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -130,6 +168,21 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeApiKey,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyResponse.SerializeToString,
+            ),
+            'CreateEnrolment': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateEnrolment,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateEnrolmentRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateEnrolmentResponse.SerializeToString,
+            ),
+            'ListDevices': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDevices,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListDevicesRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListDevicesResponse.SerializeToString,
+            ),
+            'RevokeDevice': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeDevice,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -268,6 +321,87 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/RevokeApiKey',
             scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateEnrolment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/CreateEnrolment',
+            scrubjay_dot_v1_dot_tenant__service__pb2.CreateEnrolmentRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.CreateEnrolmentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDevices(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ListDevices',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListDevicesRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListDevicesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeDevice(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/RevokeDevice',
+            scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.FromString,
             options,
             channel_credentials,
             insecure,

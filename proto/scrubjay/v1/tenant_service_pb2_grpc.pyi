@@ -47,6 +47,16 @@ class TenantAdminServiceStub:
     """Ends a key at once. Ending it again changes nothing and succeeds. Platform admins, and the
     tenant's own admins.
     """
+    CreateEnrolment: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateEnrolmentRequest, _tenant_service_pb2.CreateEnrolmentResponse]
+    """Makes a code that lets one device in, once, to sync one subject. Platform admins, and the tenant's
+    own admins.
+    """
+    ListDevices: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListDevicesRequest, _tenant_service_pb2.ListDevicesResponse]
+    """Returns a tenant's devices by id, in pages. Platform admins, and the tenant's own admins."""
+    RevokeDevice: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeDeviceRequest, _tenant_service_pb2.RevokeDeviceResponse]
+    """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
+    admins, and the tenant's own admins.
+    """
 
 @_typing.type_check_only
 class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
@@ -66,6 +76,16 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     RevokeApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeApiKeyRequest, _tenant_service_pb2.RevokeApiKeyResponse]  # type: ignore[assignment]
     """Ends a key at once. Ending it again changes nothing and succeeds. Platform admins, and the
     tenant's own admins.
+    """
+    CreateEnrolment: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateEnrolmentRequest, _tenant_service_pb2.CreateEnrolmentResponse]  # type: ignore[assignment]
+    """Makes a code that lets one device in, once, to sync one subject. Platform admins, and the tenant's
+    own admins.
+    """
+    ListDevices: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListDevicesRequest, _tenant_service_pb2.ListDevicesResponse]  # type: ignore[assignment]
+    """Returns a tenant's devices by id, in pages. Platform admins, and the tenant's own admins."""
+    RevokeDevice: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeDeviceRequest, _tenant_service_pb2.RevokeDeviceResponse]  # type: ignore[assignment]
+    """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
+    admins, and the tenant's own admins.
     """
 
 class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -113,6 +133,34 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.RevokeApiKeyResponse, _abc.Awaitable[_tenant_service_pb2.RevokeApiKeyResponse]]:
         """Ends a key at once. Ending it again changes nothing and succeeds. Platform admins, and the
         tenant's own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def CreateEnrolment(
+        self,
+        request: _tenant_service_pb2.CreateEnrolmentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.CreateEnrolmentResponse, _abc.Awaitable[_tenant_service_pb2.CreateEnrolmentResponse]]:
+        """Makes a code that lets one device in, once, to sync one subject. Platform admins, and the tenant's
+        own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ListDevices(
+        self,
+        request: _tenant_service_pb2.ListDevicesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ListDevicesResponse, _abc.Awaitable[_tenant_service_pb2.ListDevicesResponse]]:
+        """Returns a tenant's devices by id, in pages. Platform admins, and the tenant's own admins."""
+
+    @_abc_1.abstractmethod
+    def RevokeDevice(
+        self,
+        request: _tenant_service_pb2.RevokeDeviceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.RevokeDeviceResponse, _abc.Awaitable[_tenant_service_pb2.RevokeDeviceResponse]]:
+        """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
+        admins, and the tenant's own admins.
         """
 
 def add_TenantAdminServiceServicer_to_server(servicer: TenantAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

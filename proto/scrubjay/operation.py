@@ -1,0 +1,211 @@
+"""Operations: edits made on a device, maybe long before a server hears of them.
+
+An operation creates a memory, sets registers of one, or deletes one, under one stamp. A replica numbers
+its operations when it first sends them, and chains their bytes, so that a server notices two files that
+use one number for different edits. ``replay`` is what an operation does to a memory, on every side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import NewType
+
+from google.protobuf.message import DecodeError
+
+from scrubjay import v1
+from scrubjay.errors import FieldViolation, InvalidField, check
+from scrubjay.memory import (
+    ClientId,
+    Memory,
+    MemoryId,
+    Micros,
+    Subject,
+    id_bytes,
+    id_text,
+    local_violation,
+    text_violation,
+    violations,
+)
+from scrubjay.merge import State, Write, WriteResult, apply, create, get
+from scrubjay.stamp import ReplicaId, Stamp, pack_field_stamps, unpack_field_stamps
+from scrubjay.wire import from_message, to_draft, to_values
+
+OperationId = NewType("OperationId", str)
+"""A UUID in canonical text form."""
+
+MAX_FIELDS = 128
+"""Every register of a memory: 10 fields, 32 tags and 32 metadata keys, with room for replacing them."""
+MAX_OPERATION_BYTES = 64 * 1024
+"""A memory of the largest content, metadata, tags and source, with its names and stamps."""
+NO_CHAIN = b""
+"""The chain before a replica's first operation."""
+
+_CHAIN_BYTES = 16
+
+
+class OperationKind(IntEnum):
+    """What an operation does; the numbers are the contract's."""
+
+    CREATE = 1
+    SET = 2
+    DELETE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One edit. ``memory`` is a CREATE's, ``writes`` are a SET's, all under ``stamp``."""
+
+    operation_id: OperationId
+    memory_id: MemoryId
+    kind: OperationKind
+    stamp: Stamp
+    memory: Memory | None = None
+    writes: tuple[Write, ...] = ()
+
+
+def numbered_id(replica: ReplicaId, number: int) -> OperationId:
+    """The id that an operation has by its replica and number, where it names none of its own."""
+    digest = bytearray(hashlib.sha256(replica + number.to_bytes(8, "big")).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = digest[8] & 0x3F | 0x80
+    return OperationId(id_text(bytes(digest)))
+
+
+def next_chain(chain: bytes, encoded: bytes) -> bytes:
+    """A replica's chain behind an operation, 16 bytes, from the chain before it and its encoded bytes."""
+    return hashlib.sha256(chain + encoded).digest()[:_CHAIN_BYTES]
+
+
+def encode(operation: Operation, sender: ReplicaId, number: int) -> bytes:
+    """The bytes of an operation that ``sender`` sends under ``number``."""
+    message = v1.Operation(
+        memory_id=id_bytes(operation.memory_id),
+        kind=v1.OperationKind.ValueType(operation.kind),
+        time=operation.stamp.time,
+    )
+    if operation.operation_id != numbered_id(sender, number):
+        message.operation_id = id_bytes(operation.operation_id)
+    if operation.stamp.replica != sender:
+        message.replica_id = operation.stamp.replica
+    if operation.memory is not None:
+        message.memory.CopyFrom(to_draft(operation.memory))
+    if operation.writes:
+        message.memory.CopyFrom(to_values({write.field: write.value for write in operation.writes}))
+        message.fields.extend(write.field for write in operation.writes)
+        bases = {write.field: write.base for write in operation.writes if write.base is not None}
+        if bases:
+            message.base_stamps = pack_field_stamps(bases)
+    message.memory.source.ClearField("client_id")  # the receiver knows who sends
+    if not message.memory.source.ByteSize():
+        message.memory.ClearField("source")
+    if not message.memory.ByteSize():
+        message.ClearField("memory")
+    return message.SerializeToString(deterministic=True)
+
+
+def decode(
+    encoded: bytes, sender: ReplicaId, number: int, client_id: ClientId, subject: Subject
+) -> Operation:
+    """The inverse of ``encode``, for operations of the client ``client_id`` on memories of ``subject``.
+
+    InvalidField names what no operation can have; whether the memory is valid once it is edited is seen
+    when it is replayed.
+    """
+    message = _parse(encoded)
+    memory_id = MemoryId(id_text(_sized("memory_id", message.memory_id, 16)))
+    replica = ReplicaId(_sized("replica_id", message.replica_id, 16)) if message.replica_id else sender
+    try:
+        kind, stamp = OperationKind(message.kind), Stamp(message.time, replica)
+    except ValueError as error:
+        raise InvalidField.of("kind" if "OperationKind" in str(error) else "time", str(error)) from None
+    operation_id = numbered_id(sender, number)
+    if message.operation_id:
+        operation_id = OperationId(id_text(_sized("operation_id", message.operation_id, 16)))
+    operation = Operation(operation_id, memory_id, kind, stamp)
+    if kind is OperationKind.DELETE:
+        return operation
+    try:
+        values = from_message(
+            message.memory, memory_id=memory_id, owner=client_id, now=Micros(stamp.millis * 1000)
+        )
+    except InvalidField as error:
+        raise InvalidField(violation.under("memory") for violation in error.field_violations) from None
+    if kind is OperationKind.CREATE:
+        return replace(operation, memory=_created(values, memory_id, subject))
+    return replace(operation, writes=_writes(message, values, stamp))
+
+
+def _parse(encoded: bytes) -> v1.Operation:
+    if len(encoded) > MAX_OPERATION_BYTES:
+        raise InvalidField.of("", f"has {len(encoded)} bytes; at most {MAX_OPERATION_BYTES} are allowed")
+    try:
+        return v1.Operation.FromString(encoded)
+    except DecodeError:
+        raise InvalidField.of("", "is no encoded scrubjay.v1.Operation") from None
+
+
+def _sized(field: str, value: bytes, size: int) -> bytes:
+    if len(value) != size:
+        raise InvalidField.of(field, f"has {len(value)} bytes; it must have {size}")
+    return value
+
+
+def _created(memory: Memory, memory_id: MemoryId, subject: Subject) -> Memory:
+    ids = {"id": memory_id, f"{subject.kind}_id": subject.name}
+    memory = replace(memory, **ids)  # type: ignore[arg-type]  # by name
+    if memory.subject != subject:
+        raise InvalidField.of("memory.user_id", f"names another subject than this device's, {subject.key!r}")
+    wrong = [*violations(memory)]
+    if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
+        wrong.append(local)
+    check(*(violation.under("memory") for violation in wrong))
+    return memory
+
+
+def _writes(message: v1.Operation, values: Memory, stamp: Stamp) -> tuple[Write, ...]:
+    fields = tuple(dict.fromkeys(message.fields))
+    if not 1 <= len(fields) <= MAX_FIELDS:
+        raise InvalidField.of("fields", f"has {len(fields)} registers; give 1 to {MAX_FIELDS}")
+    try:
+        bases = unpack_field_stamps(message.base_stamps) if message.base_stamps else {}
+        writes = tuple(Write(field, get(values, field), stamp, bases.get(field)) for field in fields)
+    except KeyError as error:
+        raise InvalidField.of("fields", f"{error.args[0]!r} is no register") from None
+    except ValueError as error:
+        raise InvalidField.of("base_stamps", str(error)) from None
+    wrong: list[FieldViolation | None] = []
+    if "content" in fields:
+        wrong.append(text_violation("memory.content", values.content))
+    if "privacy_level" in fields:
+        wrong.append(local_violation("memory.privacy_level", values.privacy_level))
+    check(*wrong)
+    return writes
+
+
+def replay(
+    state: State | None, operation: Operation, author: ClientId
+) -> tuple[State | None, tuple[WriteResult, ...]]:
+    """What an operation of the client ``author`` makes of a memory, None where there is none.
+
+    A CREATE of a memory that is there is joined register by register. A SET of one that is not there
+    makes nothing. InvalidField where the edited memory would break a rule: then nothing was made.
+    """
+    if operation.kind is OperationKind.DELETE:
+        return None, ()
+    if operation.kind is OperationKind.CREATE and operation.memory is not None:
+        made = create(operation.memory, operation.stamp)
+        if state is None:
+            return made, ()
+        writes: Iterable[Write] = (
+            Write(field, get(made.memory, field), stamp, None) for field, stamp in made.stamps.items()
+        )
+    elif state is None:
+        return None, ()
+    else:
+        writes = operation.writes
+    edited, results = apply(state, writes, author)
+    check(*(violation.under("memory") for violation in violations(edited.memory)))
+    return edited, results
