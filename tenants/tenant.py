@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
 
 from scrubjay.errors import FieldViolation
-from scrubjay.memory import ClientId, Micros
+from scrubjay.memory import ClientId, Micros, Subject
 
 Incarnation = NewType("Incarnation", str)
 """The UUID of one life of a tenant. Storage and cursors are keyed by it, never by the tenant's id."""
@@ -23,12 +24,16 @@ class TenantState(IntEnum):
 
 
 class Role(IntEnum):
-    """What a key may do; the numbers are the contract's."""
+    """What a credential may do; the numbers are the contract's, those above 100 this program's own."""
 
     PLATFORM_ADMIN = 1
     TENANT_ADMIN = 2
     SERVICE = 3
     READER = 4
+    DEVICE = 5
+    ENROLMENT = 101
+    EXPIRED_DEVICE = 102
+    REVOKED_DEVICE = 103
 
 
 PLATFORM_ADMINS = frozenset({Role.PLATFORM_ADMIN})
@@ -39,6 +44,10 @@ MEMORY_READERS = frozenset({Role.SERVICE, Role.READER})
 """Who may read memories. No admin sees memory content."""
 MEMORY_WRITERS = frozenset({Role.SERVICE})
 """Who may write memories."""
+DEVICES = frozenset({Role.DEVICE})
+"""Who may sync one subject's memories."""
+
+PRINCIPAL_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +78,37 @@ class ApiKey:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceBinding:
+    """What a device's token is bound to beside its client. Without scopes, it sees all of the subject's."""
+
+    device_id: str
+    subject: Subject
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, as its credential says. ``tenant`` is None for a platform admin, and only there."""
+    """Who calls, as its credential says. ``tenant`` is None for a platform admin, and only there.
+
+    ``device`` is set for a device in any state. ``wiped`` says of a revoked one that it must delete what
+    it holds.
+    """
 
     role: Role
     key_id: str
     client_id: ClientId
     tenant: Tenant | None
+    device: DeviceBinding | None = None
+    wiped: bool = False
+
+
+def principal(incarnation: Incarnation, subject: Subject, client_id: ClientId) -> bytes:
+    """``PRINCIPAL_BYTES`` bytes that name tenant, subject and client together.
+
+    A replica keeps them, so that its queue is never sent under another principal.
+    """
+    named = f"{incarnation}\0{subject.key}\0{client_id}"
+    return hashlib.sha256(named.encode()).digest()[:PRINCIPAL_BYTES]
 
 
 def tenant_id_violation(field_path: str, tenant_id: str) -> FieldViolation | None:
