@@ -36,6 +36,8 @@ from scrubjay.wire import from_message, to_draft, to_values
 OperationId = NewType("OperationId", str)
 """A UUID in canonical text form."""
 
+NO_ID = OperationId("")
+"""Of an operation that was never sent."""
 MAX_FIELDS = 128
 """Every register of a memory: 10 fields, 32 tags and 32 metadata keys, with room for replacing them."""
 MAX_OPERATION_BYTES = 64 * 1024
@@ -56,7 +58,10 @@ class OperationKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One edit. ``memory`` is a CREATE's, ``writes`` are a SET's, all under ``stamp``."""
+    """One edit. ``memory`` is a CREATE's, ``writes`` are a SET's, all under ``stamp``.
+
+    ``operation_id`` is empty until it is first sent: see ``derived_id``.
+    """
 
     operation_id: OperationId
     memory_id: MemoryId
@@ -66,9 +71,10 @@ class Operation:
     writes: tuple[Write, ...] = ()
 
 
-def numbered_id(replica: ReplicaId, number: int) -> OperationId:
-    """The id that an operation has by its replica and number, where it names none of its own."""
-    digest = bytearray(hashlib.sha256(replica + number.to_bytes(8, "big")).digest()[:16])
+def derived_id(sender: ReplicaId, number: int, encoded: bytes) -> OperationId:
+    """The id of an operation that names none: of its sender, its number and its bytes, so that two files
+    that share a replica never give two edits one id."""
+    digest = bytearray(hashlib.sha256(sender + number.to_bytes(8, "big") + encoded).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80
     digest[8] = digest[8] & 0x3F | 0x80
     return OperationId(id_text(bytes(digest)))
@@ -79,14 +85,14 @@ def next_chain(chain: bytes, encoded: bytes) -> bytes:
     return hashlib.sha256(chain + encoded).digest()[:_CHAIN_BYTES]
 
 
-def encode(operation: Operation, sender: ReplicaId, number: int) -> bytes:
-    """The bytes of an operation that ``sender`` sends under ``number``."""
+def encode(operation: Operation, sender: ReplicaId) -> bytes:
+    """The bytes of an operation that ``sender`` sends; one without an id has ``derived_id``."""
     message = v1.Operation(
         memory_id=id_bytes(operation.memory_id),
         kind=v1.OperationKind.ValueType(operation.kind),
         time=operation.stamp.time,
     )
-    if operation.operation_id != numbered_id(sender, number):
+    if operation.operation_id:
         message.operation_id = id_bytes(operation.operation_id)
     if operation.stamp.replica != sender:
         message.replica_id = operation.stamp.replica
@@ -121,9 +127,10 @@ def decode(
         kind, stamp = OperationKind(message.kind), Stamp(message.time, replica)
     except ValueError as error:
         raise InvalidField.of("kind" if "OperationKind" in str(error) else "time", str(error)) from None
-    operation_id = numbered_id(sender, number)
     if message.operation_id:
         operation_id = OperationId(id_text(_sized("operation_id", message.operation_id, 16)))
+    else:
+        operation_id = derived_id(sender, number, encoded)
     operation = Operation(operation_id, memory_id, kind, stamp)
     if kind is OperationKind.DELETE:
         return operation

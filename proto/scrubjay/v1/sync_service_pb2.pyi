@@ -296,7 +296,9 @@ class Operation(_message.Message):
     FIELDS_FIELD_NUMBER: _builtins.int
     BASE_STAMPS_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.bytes
-    """A UUID, 16 bytes. Empty: the one that follows from the replica and the number."""
+    """A UUID, 16 bytes. Empty: the one that follows from the sender, the number and these bytes, as
+    docs/sync.md says.
+    """
     memory_id: _builtins.bytes
     """The memory's UUID, 16 bytes."""
     kind: _memory_service_pb2.OperationKind.ValueType
