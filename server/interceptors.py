@@ -22,16 +22,18 @@ from scrubjay.channel import CLIENT_KEY, MAX_ANSWER_BYTES, MAX_MESSAGE_BYTES
 from scrubjay.errors import (
     CredentialInvalid,
     DeadlineExceeded,
+    DeviceRevoked,
     InternalError,
     InvalidField,
     MessageTooLarge,
     RoleNotAllowed,
     ScrubjayError,
     TenantNotActive,
+    TokenExpired,
 )
 from scrubjay.memory import ClientId, Micros, name_violation
 from scrubjay.status import STATUS_KEY, to_status
-from tenants.tenant import Caller, Role, TenantState
+from tenants.tenant import API_KEY_ROLES, Caller, Role, TenantState
 
 TRANSPORT_BYTES = MAX_ANSWER_BYTES
 """gRPC itself cuts off here, both ways, with a status that has no reason; a request between
@@ -106,7 +108,9 @@ class Door:
             raise CredentialInvalid
         caller = self._authenticator.authenticate(key.strip(), Micros(time.time_ns() // 1000))
         if caller.role not in self._allowed.get(path, frozenset()):
-            raise RoleNotAllowed(f"a key of role {caller.role.name} may not call {path}")
+            raise _not_allowed(caller.role, path)
+        if caller.role is Role.REVOKED_DEVICE and not caller.wiped:
+            raise DeviceRevoked
         if caller.tenant is not None and caller.tenant.state is not TenantState.ACTIVE:
             raise TenantNotActive(f"the tenant is {caller.tenant.state.name}")
         remaining = context.time_remaining()
@@ -120,10 +124,23 @@ def method_name(rpc: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in rpc).lstrip("_")
 
 
+def _not_allowed(role: Role, path: str) -> ScrubjayError:
+    if role is Role.EXPIRED_DEVICE:
+        return TokenExpired()
+    if role is Role.REVOKED_DEVICE:
+        return DeviceRevoked()
+    return RoleNotAllowed(f"a key of role {role.name} may not call {path}")
+
+
 def _named_client(caller: Caller, client_id: str) -> Caller:
-    """A service key may name the client it acts for; privacy is then judged by that client."""
-    if not client_id or caller.tenant is None:
+    """A service key may name the client it acts for; privacy is then judged by that client.
+
+    A device is one client and can't name another.
+    """
+    if not client_id or caller.tenant is None or client_id == caller.client_id:
         return caller
+    if caller.role not in API_KEY_ROLES:
+        raise InvalidField.of(CLIENT_KEY, "names another client than this device's own; leave it out")
     if (wrong := name_violation(CLIENT_KEY, client_id)) is not None:
         raise InvalidField([wrong])
     return replace(caller, client_id=ClientId(client_id))

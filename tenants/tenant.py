@@ -36,6 +36,8 @@ class Role(IntEnum):
     REVOKED_DEVICE = 103
 
 
+API_KEY_ROLES = frozenset({Role.PLATFORM_ADMIN, Role.TENANT_ADMIN, Role.SERVICE, Role.READER})
+"""What an API key may be. The others come from an enrolment, and their client with them."""
 PLATFORM_ADMINS = frozenset({Role.PLATFORM_ADMIN})
 """Who may act on every tenant."""
 TENANT_ADMINS = frozenset({Role.PLATFORM_ADMIN, Role.TENANT_ADMIN})
