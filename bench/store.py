@@ -27,9 +27,10 @@ import numpy as np
 
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros, Source, new_memory_id
 from scrubjay.merge import Outcome, create, registers
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.store.committer import MAX_BATCH
-from server.store.history import HistoryChange, HistoryKind, HistoryRow
+from server.store.history import HistoryChange, HistoryRow
 from server.store.memory_store import MemoryStore, StoredMemory, StreamKey, Writing
 from server.store.rows import history_row, memory_row
 from server.store.tables import history, memories, vectors
@@ -75,7 +76,7 @@ def operation(one: Memory, stamp: Stamp, commit_stamp: CommitStamp) -> HistoryRo
         operation_id=str(uuid.UUID(bytes=rng.randbytes(16))),
         memory_id=MemoryId(one.id),
         commit_stamp=commit_stamp,
-        kind=HistoryKind.CREATE,
+        kind=OperationKind.CREATE,
         changes=changes,
         client_id=ClientId("backend"),
         replica_id=REPLICA,

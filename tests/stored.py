@@ -7,10 +7,11 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, new_memory_id
+from scrubjay.memory import DEFAULT_SCOPE, ClientId, Memory, MemoryId, Micros, new_memory_id
 from scrubjay.merge import Outcome, create, registers
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
-from server.store.history import HistoryChange, HistoryKind, HistoryRow
+from server.store.history import HistoryChange, HistoryRow
 from server.store.memory_store import Grave, MemoryStore, StoredMemory, StreamKey, Writing
 from tenants.tenant import Incarnation
 
@@ -42,7 +43,7 @@ def stored(one: Memory, commit_stamp: CommitStamp) -> StoredMemory:
 
 
 def entry(
-    memory_id: MemoryId, commit_stamp: CommitStamp, kind: HistoryKind, changes: Sequence[HistoryChange] = ()
+    memory_id: MemoryId, commit_stamp: CommitStamp, kind: OperationKind, changes: Sequence[HistoryChange] = ()
 ) -> HistoryRow:
     """An operation that was applied."""
     return HistoryRow(
@@ -74,7 +75,7 @@ def insert(writing: Writing, key: StreamKey, memories: Sequence[Memory]) -> list
 def _created(row: StoredMemory) -> HistoryRow:
     stamp = Stamp(row.commit_stamp, REPLICA)
     changes = [HistoryChange(f, None, v, stamp, None, Outcome.APPLIED) for f, v in registers(row.memory)]
-    return entry(row.memory.id, row.commit_stamp, HistoryKind.CREATE, changes)
+    return entry(row.memory.id, row.commit_stamp, OperationKind.CREATE, changes)
 
 
 def add(store: MemoryStore, *memories: Memory, key: StreamKey = ALICE) -> list[StoredMemory]:
@@ -82,12 +83,17 @@ def add(store: MemoryStore, *memories: Memory, key: StreamKey = ALICE) -> list[S
     return store.write([key], lambda writing: insert(writing, key, memories))
 
 
+def grave(memory_id: MemoryId, commit_stamp: CommitStamp) -> Grave:
+    """The grave of a memory that all saw."""
+    return Grave(memory_id, commit_stamp, Stamp(commit_stamp, REPLICA), ClientId(""), DEFAULT_SCOPE)
+
+
 def delete(store: MemoryStore, *ids: MemoryId, key: StreamKey = ALICE) -> list[CommitStamp]:
     """Bury memories in a write of their own."""
 
     def unit(writing: Writing) -> list[CommitStamp]:
         stamps = writing.stamps(key, len(ids), NOW_MILLIS)
-        writing.bury(key, [Grave(i, s, Stamp(s, REPLICA)) for i, s in zip(ids, stamps, strict=True)])
+        writing.bury(key, [grave(i, s) for i, s in zip(ids, stamps, strict=True)])
         return stamps
 
     return store.write([key], unit)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import NewType, TypeAlias
+from typing import NewType, Protocol, TypeAlias
 
 from scrubjay.errors import FieldViolation
 
@@ -128,7 +128,18 @@ class Memory:
         return subject
 
 
-def permitted(memory: Memory, client_id: ClientId) -> bool:
+class Guarded(Protocol):
+    """What decides who may see a memory, of the memory or of a row that holds it."""
+
+    @property
+    def privacy_level(self) -> PrivacyLevel: ...
+    @property
+    def owner_client_id(self) -> ClientId: ...
+    @property
+    def scope(self) -> str: ...
+
+
+def permitted(memory: Guarded, client_id: ClientId) -> bool:
     """Whether privacy lets ``client_id`` see the memory: private ones are their owner's alone, and
     local ones never left their device."""
     if memory.privacy_level is PrivacyLevel.SHARED:
@@ -143,7 +154,7 @@ class Viewer:
     client_id: ClientId
     scopes: tuple[str, ...] = ()
 
-    def sees(self, memory: Memory) -> bool:
+    def sees(self, memory: Guarded) -> bool:
         """Whether the memory exists for this viewer, expired or not."""
         return permitted(memory, self.client_id) and self.may_enter(memory.scope)
 
@@ -152,10 +163,14 @@ class Viewer:
         return not self.scopes or any(within(scope, mine) for mine in self.scopes)
 
 
+def expired(memory: Memory, now: Micros) -> bool:
+    """Whether the memory has stopped being returned at ``now``."""
+    return memory.expires_at is not None and memory.expires_at <= now
+
+
 def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
     """Whether ``client_id`` may be shown the memory at ``now``: permitted, and not expired."""
-    expired = memory.expires_at is not None and memory.expires_at <= now
-    return not expired and permitted(memory, client_id)
+    return not expired(memory, now) and permitted(memory, client_id)
 
 
 def within(scope: str, ancestor: str) -> bool:

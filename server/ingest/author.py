@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from scrubjay.memory import ClientId, Memory, Micros, PrivacyLevel, new_memory_id
 from scrubjay.merge import Outcome
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
-from server.store.history import HistoryChange, HistoryKind, HistoryRow
+from server.store.history import HistoryChange, HistoryRow
 from tenants.tenant import Incarnation
 
 
@@ -34,7 +35,7 @@ class Author:
     def history_row(
         self,
         memory: Memory,
-        kind: HistoryKind,
+        kind: OperationKind,
         changes: Sequence[HistoryChange],
         stamp: Stamp,
         commit_stamp: CommitStamp,

@@ -20,10 +20,11 @@ from scrubjay.memory import (
     visible,
 )
 from scrubjay.merge import KEYED_FIELDS, Outcome, State, Write, WriteResult, apply, get
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
 from server.ingest.author import Author
-from server.store.history import HistoryChange, HistoryKind
+from server.store.history import HistoryChange
 from server.store.rows import Grave, StoredMemory, StreamKey
 from server.store.vector_codec import encode_vector
 from server.store.writing import Writing
@@ -65,8 +66,8 @@ def update(
     stamp = _after(old, commit_stamp, author)
     state, results = apply(old.state, _writes(changed, old.state, edit, stamp), author.client_id)
     _check(old, state, edit, author)
-    stored = StoredMemory.of(state, commit_stamp)
-    writing.replace(key, stored)
+    stored = old.edited(state, commit_stamp)
+    writing.replace(key, old, stored)
     if edit.vector is not None and state.stamps["content"] == stamp:
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
     changes = [
@@ -74,7 +75,7 @@ def update(
         for r in results
     ]
     writing.add_history(
-        key, [author.history_row(state.memory, HistoryKind.SET, changes, stamp, commit_stamp)]
+        key, [author.history_row(state.memory, OperationKind.SET, changes, stamp, commit_stamp)]
     )
     return stored, results
 
@@ -173,7 +174,7 @@ def _bury(
     writing.bury(
         key,
         [
-            Grave(stored.memory.id, commit_stamp, stamp)
+            Grave.of(stored.memory, commit_stamp, stamp)
             for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
         ],
     )
@@ -181,7 +182,7 @@ def _bury(
         key,
         [
             author.history_row(
-                stored.memory, HistoryKind.DELETE, _last_text(stored, stamp), stamp, commit_stamp
+                stored.memory, OperationKind.DELETE, _last_text(stored, stamp), stamp, commit_stamp
             )
             for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
         ],

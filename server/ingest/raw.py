@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from scrubjay.errors import MemoryExists
 from scrubjay.memory import Memory
 from scrubjay.merge import Outcome, create, registers
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
 from server.ingest.author import Author
-from server.store.history import HistoryChange, HistoryKind
+from server.store.history import HistoryChange
 from server.store.rows import StoredMemory, StreamKey
 from server.store.vector_codec import encode_vectors
 from server.store.writing import Writing
@@ -77,7 +78,7 @@ def _add_to_stream(
         key,
         [
             author.history_row(
-                one.memory, HistoryKind.CREATE, _first_values(one.memory, stamp), stamp, one.commit_stamp
+                one.memory, OperationKind.CREATE, _first_values(one.memory, stamp), stamp, one.commit_stamp
             )
             for one, stamp in zip(stored, stamps, strict=True)
         ],

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, Unavailable
 from scrubjay.memory import Micros
 from server.store.rows import StreamHead, StreamKey
-from server.store.transaction import Transaction, Transactions
-from server.store.writing import LostRace, Writing, lock_heads, purge_requests, save_heads
+from server.store.transaction import LostRace, Transaction, Transactions
+from server.store.writing import Writing, lock_heads, purge_requests, save_heads
 from tenants.tenant import Incarnation
 
 _logger = logging.getLogger(__name__)

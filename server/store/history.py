@@ -5,20 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import groupby
 
 from scrubjay.memory import ClientId, JsonValue, MemoryId, Micros, canonical_json
 from scrubjay.merge import Outcome
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
-
-
-class HistoryKind(IntEnum):
-    """What was done; the numbers are the contract's."""
-
-    CREATE = 1
-    SET = 2
-    DELETE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +30,13 @@ class HistoryRow:
     """One operation. ``operation_id`` is a UUID; ``claimed_at`` is when its author says it was made.
 
     ``private_to`` is the only client that may see it, where the memory was private then; else empty.
+    ``spell`` names the time offline that it was made in; empty where it was not made on a device.
     """
 
     operation_id: str
     memory_id: MemoryId
     commit_stamp: CommitStamp
-    kind: HistoryKind
+    kind: OperationKind
     changes: tuple[HistoryChange, ...]
     client_id: ClientId
     replica_id: ReplicaId
@@ -52,6 +45,7 @@ class HistoryRow:
     outcome: Outcome
     claimed_at: Micros
     private_to: ClientId
+    spell: str = ""
 
 
 def encode_changes(changes: Iterable[HistoryChange]) -> str:

@@ -9,13 +9,26 @@ from types import TracebackType
 from typing import TypeVar
 
 from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
+from server.store.feed_reading import FeedRow, GuardedRow, Retraction
 from server.store.reading import Reading
 from server.store.rows import Change, Grave, StoredMemory, StreamHead, StreamKey
 from server.store.transaction import Transactions
 from server.store.writing import Writing
 from tenants import database
 
-__all__ = ["Change", "Grave", "MemoryStore", "Reading", "StoredMemory", "StreamHead", "StreamKey", "Writing"]
+__all__ = [
+    "Change",
+    "FeedRow",
+    "Grave",
+    "GuardedRow",
+    "MemoryStore",
+    "Reading",
+    "Retraction",
+    "StoredMemory",
+    "StreamHead",
+    "StreamKey",
+    "Writing",
+]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 VERSION_TABLE = "shard_version"

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from heapq import merge as merge_sorted
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    Column,
-    ColumnElement,
-    Table,
-    and_,
-    any_,
-    bindparam,
-    func,
-    select,
-    tuple_,
-)
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, func, select, tuple_
 
-from scrubjay.memory import ClientId, MemoryId, Micros, canonical_json
+from scrubjay.memory import ClientId, MemoryId, Micros
+from scrubjay.merge import Outcome
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp
+from server.store.feed_reading import FeedReading
 from server.store.history import HistoryRow
+from server.store.lookups import AMONG, ids_value
+from server.store.replicas import ReplicaReading
 from server.store.rows import (
+    HEAD_COLUMNS,
     HISTORY_COLUMNS,
     MEMORY_COLUMNS,
     STORED_COLUMNS,
@@ -45,11 +39,12 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a request_id is remembered, as the contract promises."""
 
 
-class Reading:
+class Reading(FeedReading, ReplicaReading):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
     def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
+        FeedReading.__init__(self, transaction)
+        ReplicaReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:
@@ -64,13 +59,16 @@ class Reading:
 
     def get_many(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, StoredMemory]:
         """Those of ``ids`` that live."""
-        rows = self._transaction.all(self._lookups.get_many, self._lookups.values(incarnation, ids))
+        rows = self._transaction.all(self._lookups.get_many, self._among_ids(incarnation, ids))
         return {stored.memory.id: stored for stored in map(to_stored, rows)}
 
     def buried(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, str]:
         """Those of ``ids`` that were deleted, each with its stream."""
-        rows = self._transaction.all(self._lookups.buried, self._lookups.values(incarnation, ids))
+        rows = self._transaction.all(self._lookups.buried, self._among_ids(incarnation, ids))
         return dict(rows)
+
+    def _among_ids(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[str, object]:
+        return {"incarnation": incarnation, "ids": ids_value(self._transaction.dialect_name, ids)}
 
     def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> str | None:
         """The stream of a memory, living or deleted: where a write on it must lock."""
@@ -126,10 +124,14 @@ class Reading:
 
     def deleted_for(self, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId) -> bool:
         """Whether the memory was deleted and the client may know: it was not another one's private memory."""
-        if not self.buried(incarnation, [memory_id]):
-            return False
-        (newest,) = self.history(incarnation, memory_id, None, 1)
-        return newest.private_to in ("", client_id)
+        values = {
+            "incarnation": incarnation,
+            "memory_id": memory_id,
+            "kind": int(OperationKind.DELETE),
+            "outcome": int(Outcome.APPLIED),
+        }
+        row = self._transaction.first(_DELETION, values)
+        return row is not None and row[0] in ("", client_id)
 
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
@@ -164,7 +166,7 @@ def _of_stream(table: Table) -> ColumnElement[bool]:
 
 _LIMIT: BindParameter[int] = bindparam("limit")
 
-_HEAD = select(streams.c.head, streams.c.epoch, streams.c.horizon).where(_of_stream(streams))
+_HEAD = select(*HEAD_COLUMNS).where(_of_stream(streams))
 
 _GET = select(*STORED_COLUMNS).where(_of_tenant(memories), memories.c.id == bindparam("memory_id"))
 
@@ -226,6 +228,17 @@ _NEWEST_FIRST = (
 _HISTORY_OF_STREAM = _NEWEST_FIRST.where(history.c.stream == bindparam("stream"))
 _HISTORY_OF_MEMORY = _NEWEST_FIRST.where(history.c.memory_id == bindparam("memory_id"))
 
+_DELETION = (
+    select(history.c.private_to)
+    .where(
+        _of_tenant(history),
+        history.c.memory_id == bindparam("memory_id"),
+        history.c.kind == bindparam("kind"),
+        history.c.outcome == bindparam("outcome"),
+    )
+    .order_by(history.c.commit_stamp.desc())
+)
+
 _REQUEST = select(requests.c.digest, requests.c.response).where(
     _of_tenant(requests),
     requests.c.request_id == bindparam("request_id"),
@@ -234,28 +247,12 @@ _REQUEST = select(requests.c.digest, requests.c.response).where(
 
 
 class _Lookups:
-    """Lookups of a list of ids, which is one parameter: an array in PostgreSQL, JSON text in SQLite."""
-
-    def __init__(
-        self, among: Callable[[Column[str]], ColumnElement[bool]], value: Callable[[list[str]], object]
-    ):
-        self._value = value
+    def __init__(self, dialect_name: str) -> None:
+        among = AMONG[dialect_name]
         self.get_many = select(*STORED_COLUMNS).where(_of_tenant(memories), among(memories.c.id))
         self.buried = select(graveyard.c.memory_id, graveyard.c.stream).where(
             _of_tenant(graveyard), among(graveyard.c.memory_id)
         )
 
-    def values(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[str, object]:
-        """The parameters of a lookup."""
-        return {"incarnation": incarnation, "ids": self._value(list(ids))}
 
-
-def _in_array(column: Column[str]) -> ColumnElement[bool]:
-    return column == any_(bindparam("ids", type_=postgresql.ARRAY(postgresql.UUID(as_uuid=False))))
-
-
-def _in_json(column: Column[str]) -> ColumnElement[bool]:
-    return column.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
-
-
-_LOOKUPS = {"postgresql": _Lookups(_in_array, list), "sqlite": _Lookups(_in_json, canonical_json)}
+_LOOKUPS = {name: _Lookups(name) for name in AMONG}

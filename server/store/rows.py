@@ -8,17 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from scrubjay.memory import (
+    ClientId,
+    Guarded,
     Memory,
     MemoryId,
     PrivacyLevel,
     Source,
+    Viewer,
     canonical_json,
 )
 from scrubjay.merge import Outcome, State, get
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp, pack_field_stamps, unpack_field_stamps
 from scrubjay.wire import to_message
-from server.store.history import HistoryKind, HistoryRow, decode_changes, encode_changes
-from server.store.tables import history, memories
+from server.store.history import HistoryRow, decode_changes, encode_changes
+from server.store.tables import history, memories, streams
 from server.store.transaction import Row
 from tenants.tenant import Incarnation
 
@@ -33,25 +37,46 @@ class StreamKey:
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """Where a stream stands: its last commit stamp, which life it is in, the oldest stamp to pull from."""
+    """Where a stream stands.
+
+    ``head`` is its last commit stamp, ``epoch`` names its life, ``horizon`` is the oldest stamp to pull
+    from, ``counts_head`` the last stamp in the lane of access counts.
+    """
 
     head: CommitStamp
     epoch: int
     horizon: CommitStamp
+    counts_head: CommitStamp
+
+
+CREATED = ""
+"""The name under which ``field_commits`` holds the commit stamp of the create."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory as it is stored; ``message`` is its encoded ``v1.Memory``, ready to be joined."""
+    """A memory as it is stored; ``message`` is its encoded ``v1.Memory``, ready to be joined.
+
+    ``field_commits`` has the commit stamp of its create, and of every register that was written since.
+    """
 
     state: State
     commit_stamp: CommitStamp
     message: bytes
+    field_commits: Mapping[str, CommitStamp]
 
     @classmethod
     def of(cls, state: State, commit_stamp: CommitStamp) -> StoredMemory:
-        """The memory as it will be stored under ``commit_stamp``."""
-        return cls(state, commit_stamp, to_message(state.memory, commit_stamp).SerializeToString())
+        """A new memory as it will be stored under ``commit_stamp``."""
+        message = to_message(state.memory, commit_stamp).SerializeToString()
+        return cls(state, commit_stamp, message, {CREATED: commit_stamp})
+
+    def edited(self, state: State, commit_stamp: CommitStamp) -> StoredMemory:
+        """The same memory in its next state, as it will be stored under ``commit_stamp``."""
+        before = self.state.stamps
+        written = {field: commit_stamp for field, stamp in state.stamps.items() if before.get(field) != stamp}
+        message = to_message(state.memory, commit_stamp).SerializeToString()
+        return StoredMemory(state, commit_stamp, message, {**self.field_commits, **written})
 
     @property
     def memory(self) -> Memory:
@@ -76,12 +101,39 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Grave:
-    """A deletion: of which memory, at which place in the feed, and the stamp of the edit."""
+    """A deletion: of which memory, at which place in the feed, and the stamp of the edit.
+
+    ``private_to`` and ``scope`` say who may hear of it, see ``may_hear``.
+    """
 
     memory_id: MemoryId
     commit_stamp: CommitStamp
     stamp: Stamp
+    private_to: ClientId
+    scope: str
 
+    @classmethod
+    def of(cls, memory: Memory, commit_stamp: CommitStamp, stamp: Stamp) -> Grave:
+        """The grave of a memory, heard of by those who saw it last."""
+        return cls(memory.id, commit_stamp, stamp, private_to(memory), memory.scope)
+
+
+def private_to(memory: Guarded) -> ClientId:
+    """The only client that privacy lets see the memory; empty where it lets all."""
+    shared = memory.privacy_level is PrivacyLevel.SHARED
+    return ClientId("") if shared else memory.owner_client_id
+
+
+def may_hear(viewer: Viewer, private_to: ClientId, scope: str) -> bool:
+    """Whether the viewer may hear that something with these was deleted or taken back.
+
+    Without a scope, which no memory is, scopes do not matter: nobody knows in which it was.
+    """
+    return private_to in ("", viewer.client_id) and (not scope or viewer.may_enter(scope))
+
+
+HEAD_COLUMNS = (streams.c.head, streams.c.epoch, streams.c.horizon, streams.c.counts_head)
+"""In the order of StreamHead's fields."""
 
 MEMORY_COLUMNS = (
     memories.c.id,
@@ -105,7 +157,13 @@ MEMORY_COLUMNS = (
 )
 """What ``to_memory`` reads, in the order of Memory's fields."""
 
-STORED_COLUMNS = (*MEMORY_COLUMNS, memories.c.commit_stamp, memories.c.message, memories.c.field_stamps)
+STORED_COLUMNS = (
+    *MEMORY_COLUMNS,
+    memories.c.commit_stamp,
+    memories.c.message,
+    memories.c.field_stamps,
+    memories.c.field_commits,
+)
 """What ``to_stored`` reads."""
 
 HISTORY_COLUMNS = (
@@ -121,6 +179,7 @@ HISTORY_COLUMNS = (
     history.c.outcome,
     history.c.claimed_at,
     history.c.private_to,
+    history.c.spell,
 )
 """What ``to_history`` reads, in the order of HistoryRow's fields."""
 
@@ -152,6 +211,7 @@ def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
         "expires_at": memory.expires_at,
         "content_stamp": stored.state.stamps["content"].pack(),
         "field_stamps": pack_field_stamps(stored.state.stamps),
+        "field_commits": json.dumps(stored.field_commits, ensure_ascii=False, separators=(",", ":")),
         "message": stored.message,
     }
 
@@ -163,13 +223,14 @@ def to_memory(row: Row) -> Memory:
     values[9] = frozenset() if tags == "[]" else frozenset(json.loads(tags))
     values[10] = {} if metadata == "{}" else json.loads(metadata)
     values[11] = _NO_SOURCE if source == "{}" else _source(json.loads(source))
-    values[13] = _PRIVACY_LEVELS[values[13]]
+    values[13] = PRIVACY_LEVELS[values[13]]
     values[14] = bool(values[14])
     return Memory(*values)
 
 
 _NO_SOURCE = Source()
-_PRIVACY_LEVELS = {int(level): level for level in PrivacyLevel}
+PRIVACY_LEVELS = {int(level): level for level in PrivacyLevel}
+"""By number; a lookup is faster than a call of the enumeration."""
 
 
 def _source(values: Mapping[str, Any]) -> Source:
@@ -178,9 +239,16 @@ def _source(values: Mapping[str, Any]) -> Source:
 
 def to_stored(row: Row) -> StoredMemory:
     """A row of STORED_COLUMNS as a value."""
-    commit_stamp, message, field_stamps = row[len(MEMORY_COLUMNS) :]
+    commit_stamp, message, field_stamps, field_commits = row[len(MEMORY_COLUMNS) :]
     state = State(to_memory(row), unpack_field_stamps(field_stamps))
-    return StoredMemory(state, commit_stamp, message)
+    return StoredMemory(state, commit_stamp, message, to_field_commits(field_commits, commit_stamp))
+
+
+def to_field_commits(text: str, commit_stamp: CommitStamp) -> dict[str, CommitStamp]:
+    """The commit stamps of a row's registers, from its column. Rows that are older than the column count
+    as made at their own commit stamp."""
+    found: dict[str, CommitStamp] = json.loads(text)
+    return found or {CREATED: commit_stamp}
 
 
 def history_row(key: StreamKey, row: HistoryRow) -> dict[str, Any]:
@@ -200,13 +268,14 @@ def history_row(key: StreamKey, row: HistoryRow) -> dict[str, Any]:
         "outcome": int(row.outcome),
         "claimed_at": row.claimed_at,
         "private_to": row.private_to,
+        "spell": row.spell,
     }
 
 
 def to_history(row: Row) -> HistoryRow:
     """A row of HISTORY_COLUMNS as a value."""
     values = list(row)
-    values[3] = HistoryKind(values[3])
+    values[3] = OperationKind(values[3])
     values[4] = decode_changes(values[4])
     values[9] = Outcome(values[9])
     return HistoryRow(*values)

@@ -13,7 +13,6 @@ from sqlalchemy import (
     Column,
     Double,
     Index,
-    Integer,
     LargeBinary,
     MetaData,
     SmallInteger,
@@ -46,8 +45,9 @@ streams = Table(
     _incarnation(),
     Column("stream", _NAME, primary_key=True),
     _column("head", BigInteger),
-    _column("epoch", Integer),
+    _column("epoch", BigInteger),
     _column("horizon", BigInteger),
+    _column("counts_head", BigInteger),
 )
 
 memories = Table(
@@ -76,6 +76,7 @@ memories = Table(
     Column("expires_at", BigInteger),
     _column("content_stamp", LargeBinary),
     _column("field_stamps", LargeBinary),
+    _column("field_commits", Text),
     _column("message", LargeBinary),
     Index("memories_by_commit_stamp", "incarnation", "stream", "commit_stamp", unique=True),
     Index("memories_by_created_at", "incarnation", "stream", "created_at", "id"),
@@ -89,6 +90,8 @@ graveyard = Table(
     _column("stream", _NAME),
     _column("commit_stamp", BigInteger),
     _column("stamp", LargeBinary),
+    _column("private_to", Text),
+    _column("scope", Text),
     Index("graveyard_by_commit_stamp", "incarnation", "stream", "commit_stamp"),
 )
 
@@ -109,6 +112,7 @@ history = Table(
     _column("outcome", SmallInteger),
     _column("claimed_at", BigInteger),
     _column("private_to", Text),
+    _column("spell", Text),
     Index("history_by_memory", "incarnation", "memory_id", "commit_stamp"),
 )
 
@@ -121,6 +125,72 @@ vectors = Table(
     Column("space", _NAME, primary_key=True),
     _column("content_stamp", LargeBinary),
     _column("vector", LargeBinary),
+)
+
+retractions = Table(
+    "retractions",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("memory_id", _UUID, primary_key=True),
+    Column("scope", _NAME, primary_key=True),
+    Column("private_to", _NAME, primary_key=True),
+    _column("commit_stamp", BigInteger),
+    Index("retractions_by_commit_stamp", "incarnation", "stream", "commit_stamp"),
+)
+
+operations = Table(
+    "operations",
+    metadata,
+    _incarnation(),
+    Column("operation_id", _UUID, primary_key=True),
+    _column("stream", _NAME),
+    _column("commit_stamp", BigInteger),
+    _column("status", SmallInteger),
+    _column("result", LargeBinary),
+    Index("operations_by_commit_stamp", "incarnation", "stream", "commit_stamp"),
+)
+
+replicas = Table(
+    "replicas",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("replica_id", LargeBinary, primary_key=True),
+    _column("client_id", Text),
+    _column("number", BigInteger),
+    _column("chain", LargeBinary),
+    _column("seen_at", BigInteger),
+)
+
+waiting = Table(
+    "waiting",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("memory_id", _UUID, primary_key=True),
+    Column("operation_id", _UUID, primary_key=True),
+    _column("commit_stamp", BigInteger),
+    _column("client_id", Text),
+    _column("scopes", Text),
+    _column("replica_id", LargeBinary),
+    _column("spell", Text),
+    _column("operation", LargeBinary),
+    Column("vector", LargeBinary),
+    Index("waiting_by_commit_stamp", "incarnation", "stream", "commit_stamp"),
+)
+
+access_counts = Table(
+    "access_counts",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("memory_id", _UUID, primary_key=True),
+    Column("replica_id", LargeBinary, primary_key=True),
+    _column("total", BigInteger),
+    _column("last_access_at", BigInteger),
+    _column("lane_stamp", BigInteger),
+    Index("access_counts_by_lane_stamp", "incarnation", "stream", "lane_stamp"),
 )
 
 requests = Table(

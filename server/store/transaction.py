@@ -17,10 +17,21 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.sql import ClauseElement
 
-from scrubjay.errors import StorageUnavailable
+from scrubjay.errors import ScrubjayError, StorageUnavailable
 from tenants import database
 
 Row = tuple[Any, ...]
+
+
+class LostRace(Exception):
+    """Another process wrote first what this unit was about to write; run again, the unit sees it.
+
+    ``error`` is what its caller gets where the unit does not look.
+    """
+
+    def __init__(self, error: ScrubjayError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Transactions:

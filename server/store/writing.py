@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Insert, Table, and_, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningInsert
 
-from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused, ScrubjayError
+from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from server.store.history import HistoryRow
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
-from server.store.rows import Grave, StoredMemory, StreamHead, StreamKey, history_row, memory_row
-from server.store.tables import graveyard, history, memories, requests, streams, vectors
-from server.store.transaction import Transaction
+from server.store.replica_writing import ReplicaWriting
+from server.store.rows import (
+    HEAD_COLUMNS,
+    Grave,
+    StoredMemory,
+    StreamHead,
+    StreamKey,
+    history_row,
+    memory_row,
+    private_to,
+)
+from server.store.tables import graveyard, history, memories, requests, retractions, streams, vectors
+from server.store.transaction import LostRace, Transaction
 from tenants.tenant import Incarnation
 
-FIRST_EPOCH = 1
 LOCK_TIMEOUT_SECONDS = 10
 """How long a write waits for a stream that another server process holds, before it is UNAVAILABLE."""
 PURGED_AT_ONCE = 16
 """How many expired request ids a commit purges: more than most commits add, few enough to be cheap."""
 
 
-class LostRace(Exception):
-    """Another process wrote first what this unit was about to write; run again, the unit sees it.
-
-    ``error`` is what its caller gets where the unit does not look.
-    """
-
-    def __init__(self, error: ScrubjayError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Writing(Reading):
+class Writing(Reading, ReplicaWriting):
     """What one unit may do to the streams it named; undone together where the unit raises."""
 
     def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
-        super().__init__(transaction)
+        Reading.__init__(self, transaction)
+        ReplicaWriting.__init__(self, transaction)
         self._heads = heads
         self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
@@ -56,15 +56,36 @@ class Writing(Reading):
         return head if head.head else None
 
     def stamps(self, key: StreamKey, count: int, now_millis: int) -> list[CommitStamp]:
-        """The next ``count`` commit stamps of a stream, which the unit must have named."""
-        head = self.advanced.get(key) or self._named(key)
-        run = []
-        stamp = head.head
-        for _ in range(count):
-            stamp = next_commit_stamp(stamp, now_millis)
-            run.append(stamp)
-        self.advanced[key] = StreamHead(stamp, head.epoch, head.horizon)
+        """The next ``count`` commit stamps of a stream, which the unit must have named.
+
+        The first ones of a stream give it its epoch: a stream that was lost and made again has another.
+        """
+        head = self._advancing(key)
+        run = _run(head.head, count, now_millis)
+        if run:
+            self.advanced[key] = replace(head, head=run[-1], epoch=head.epoch or now_millis)
         return run
+
+    def lane_stamps(self, key: StreamKey, count: int, now_millis: int) -> list[CommitStamp]:
+        """The next ``count`` stamps in a stream's lane of access counts."""
+        head = self._advancing(key)
+        run = _run(head.counts_head, count, now_millis)
+        if run:
+            self.advanced[key] = replace(head, counts_head=run[-1])
+        return run
+
+    def raise_horizon(self, key: StreamKey, horizon: CommitStamp) -> None:
+        """Refuse pulls from before ``horizon``: what they need is about to be forgotten."""
+        head = self._advancing(key)
+        self.advanced[key] = replace(head, horizon=max(head.horizon, horizon))
+
+    def begin_epoch(self, key: StreamKey, now_millis: int) -> None:
+        """Begin another life of the stream: every replica of it loads anew."""
+        head = self._advancing(key)
+        self.advanced[key] = replace(head, epoch=max(head.epoch + 1, now_millis))
+
+    def _advancing(self, key: StreamKey) -> StreamHead:
+        return self.advanced.get(key) or self._named(key)
 
     def insert(self, key: StreamKey, stored: Sequence[StoredMemory]) -> None:
         """Store memories of new ids. MemoryExists where one is taken or was deleted."""
@@ -84,15 +105,28 @@ class Writing(Reading):
         mine = {one.memory.id: one.message for one in stored}
         return next((i for i, one in found.items() if one.message != mine[i]), stored[0].memory.id)
 
-    def replace(self, key: StreamKey, stored: StoredMemory) -> None:
-        """Store a new state of a living memory of the stream. MemoryNotFound where there is none."""
+    def replace(self, key: StreamKey, before: StoredMemory, stored: StoredMemory) -> None:
+        """Store the next state of a living memory of the stream. MemoryNotFound where there is none."""
+        self.replace_many(key, [(before, stored)])
+
+    def replace_many(self, key: StreamKey, pairs: Sequence[tuple[StoredMemory, StoredMemory]]) -> None:
+        """Store the next states of living memories, each beside the state that is stored.
+
+        Where that was seen by some who will not see the next one, they are told to take it back.
+        """
         self._named(key)
-        row = memory_row(key, stored)
-        if self._transaction.run(_REPLACE, {f"new_{name}": value for name, value in row.items()}) != 1:
-            raise MemoryNotFound(stored.memory.id)
+        if not pairs:
+            return
+        rows = [
+            {f"new_{name}": value for name, value in memory_row(key, stored).items()} for _, stored in pairs
+        ]
+        if self._transaction.run_many(_REPLACE, rows) != len(rows):
+            raise MemoryNotFound(pairs[0][1].memory.id)
+        if back := [_retraction(key, before, stored) for before, stored in pairs if _lost(before, stored)]:
+            self._transaction.run_many(self._statements.retract, back)
 
     def bury(self, key: StreamKey, graves: Sequence[Grave]) -> None:
-        """Delete memories for ever, body and vectors at once; of each only the grave stays."""
+        """Delete memories for ever, all that is known of them at once; of each only the grave stays."""
         self._named(key)
         if not graves:
             return
@@ -103,6 +137,8 @@ class Writing(Reading):
                 "stream": key.stream,
                 "commit_stamp": grave.commit_stamp,
                 "stamp": grave.stamp.pack(),
+                "private_to": grave.private_to,
+                "scope": grave.scope,
             }
             for grave in graves
         ]
@@ -110,6 +146,7 @@ class Writing(Reading):
         self._transaction.run_many(self._statements.insert_graves, dug)
         self._transaction.run_many(_DELETE_MEMORY, dead)
         self._transaction.run_many(_DELETE_VECTORS, dead)
+        self.forget_memories(key, [grave.memory_id for grave in graves])
 
     def add_history(self, key: StreamKey, rows: Iterable[HistoryRow]) -> None:
         """Record operations, each under a commit stamp of its own."""
@@ -169,7 +206,7 @@ def lock_heads(transaction: Transaction, keys: Iterable[StreamKey]) -> dict[Stre
     if transaction.dialect_name == "postgresql":
         transaction.command(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
     ordered = sorted(set(keys))
-    first = {"head": 0, "epoch": FIRST_EPOCH, "horizon": 0}
+    first = {"head": 0, "epoch": 0, "horizon": 0, "counts_head": 0}
     rows = [{"incarnation": key.incarnation, "stream": key.stream, **first} for key in ordered]
     found = transaction.first_of_each(_STATEMENTS[transaction.dialect_name].lock_head, rows)
     return {key: StreamHead(*head) for key, head in zip(ordered, found, strict=True)}
@@ -179,7 +216,17 @@ def save_heads(
     transaction: Transaction, locked: Mapping[StreamKey, StreamHead], heads: Mapping[StreamKey, StreamHead]
 ) -> None:
     """Write the heads that advanced, and leave none behind that was made for nothing."""
-    advanced = [{**_of_row(key), "new": head.head} for key, head in heads.items() if head != locked[key]]
+    advanced = [
+        {
+            **_of_row(key),
+            "new_head": head.head,
+            "new_epoch": head.epoch,
+            "new_horizon": head.horizon,
+            "new_counts_head": head.counts_head,
+        }
+        for key, head in heads.items()
+        if head != locked[key]
+    ]
     if advanced:
         transaction.run_many(_ADVANCE, advanced)
     unused = [_of_row(key) for key, head in heads.items() if head.head == 0]
@@ -195,6 +242,31 @@ def purge_requests(transaction: Transaction, requested: Mapping[Incarnation, Mic
     ]
     if purges:
         transaction.run_many(_PURGE_REQUESTS, purges)
+
+
+def _run(before: CommitStamp, count: int, now_millis: int) -> list[CommitStamp]:
+    run = []
+    for _ in range(count):
+        before = next_commit_stamp(before, now_millis)
+        run.append(before)
+    return run
+
+
+def _lost(before: StoredMemory, after: StoredMemory) -> bool:
+    """Whether some may have seen the state before who do not see the one after."""
+    moved = before.memory.scope != after.memory.scope
+    return moved or (not private_to(before.memory) and bool(private_to(after.memory)))
+
+
+def _retraction(key: StreamKey, before: StoredMemory, after: StoredMemory) -> dict[str, Any]:
+    return {
+        "incarnation": key.incarnation,
+        "stream": key.stream,
+        "memory_id": before.memory.id,
+        "scope": before.memory.scope,
+        "private_to": private_to(before.memory),
+        "commit_stamp": after.commit_stamp,
+    }
 
 
 def _of_row(key: StreamKey) -> dict[str, Any]:
@@ -223,7 +295,11 @@ _REPLACE = (
 _DELETE_MEMORY = delete(memories).where(_is_stream(memories), memories.c.id == bindparam("dead"))
 _DELETE_VECTORS = delete(vectors).where(_is_stream(vectors), vectors.c.memory_id == bindparam("dead"))
 _INSERT_HISTORY = history.insert()
-_ADVANCE = update(streams).where(_is_stream(streams)).values(head=bindparam("new"))
+_ADVANCE = (
+    update(streams)
+    .where(_is_stream(streams))
+    .values({column.name: bindparam(f"new_{column.name}") for column in HEAD_COLUMNS})
+)
 _DELETE_HEAD = delete(streams).where(_is_stream(streams))
 
 _EXPIRED = (
@@ -251,6 +327,10 @@ class _Statements:
             index_elements=list(vectors.primary_key),
             set_={"content_stamp": put.excluded.content_stamp, "vector": put.excluded.vector},
         )
+        back = insert(retractions)
+        self.retract: Insert = back.on_conflict_do_update(
+            index_elements=list(retractions.primary_key), set_={"commit_stamp": back.excluded.commit_stamp}
+        )
         save = insert(requests)
         self.save_request: Insert = save.on_conflict_do_update(
             index_elements=list(requests.primary_key),
@@ -261,7 +341,7 @@ class _Statements:
         # Writing what is there locks the row, or makes it, in one statement.
         self.lock_head: ReturningInsert[Any] = lock.on_conflict_do_update(
             index_elements=list(streams.primary_key), set_={"head": streams.c.head}
-        ).returning(streams.c.head, streams.c.epoch, streams.c.horizon)
+        ).returning(*HEAD_COLUMNS)
 
 
 _STATEMENTS = {"postgresql": _Statements(postgresql.insert), "sqlite": _Statements(sqlite.insert)}

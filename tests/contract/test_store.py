@@ -28,9 +28,10 @@ from scrubjay.memory import (
     Source,
 )
 from scrubjay.merge import Outcome, Write, apply
+from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_message
-from server.store.history import HistoryChange, HistoryKind, decode_changes, encode_changes
+from server.store.history import HistoryChange, decode_changes, encode_changes
 from server.store.memory_store import MemoryStore, StoredMemory, StreamHead, StreamKey, Writing
 from server.store.tables import vectors
 from server.store.vector_codec import decode_vectors, encode_vector, encode_vectors, split_vectors
@@ -118,8 +119,8 @@ def test_a_new_state_takes_the_place_of_the_old_one(store: MemoryStore) -> None:
         (commit_stamp,) = writing.stamps(ALICE, 1, NOW_MILLIS)
         write = Write("metadata.a", None, Stamp(commit_stamp, REPLICA), old.state.stamps["metadata.a"])
         state, _ = apply(old.state, [write], ClientId("web"))
-        new = StoredMemory.of(state, commit_stamp)
-        writing.replace(ALICE, new)
+        new = old.edited(state, commit_stamp)
+        writing.replace(ALICE, old, new)
         return new
 
     new = store.write([ALICE], edit)
@@ -138,7 +139,7 @@ def test_a_batch_of_a_hundred_is_one_run_of_stamps(store: MemoryStore) -> None:
         assert reading.count(ALICE) == 100
         assert len(reading.get_many(ACME, [row.memory.id for row in rows])) == 100
         assert reading.ids(ALICE, 1000) == [row.memory.id for row in rows]
-        assert reading.head(ALICE) == StreamHead(stamps[-1], 1, START)
+        assert reading.head(ALICE) == StreamHead(stamps[-1], NOW_MILLIS, START, START)
 
 
 def test_stamps_go_on_where_the_clock_ran_backwards(store: MemoryStore) -> None:
@@ -217,7 +218,7 @@ def test_a_vector_counts_only_for_its_space_and_the_content_that_stands(store: M
     def edit(writing: Writing) -> None:
         (commit_stamp,) = writing.stamps(ALICE, 1, 0)
         state, _ = apply(old.state, [Write("content", "new", stamp, None)], ClientId("web"))
-        writing.replace(ALICE, StoredMemory.of(state, commit_stamp))
+        writing.replace(ALICE, old, old.edited(state, commit_stamp))
 
     def vector(space: str = SPACE) -> bytes | None:
         with store.read() as reading:
@@ -259,7 +260,7 @@ def test_a_deleted_memory_takes_no_new_state(store: MemoryStore) -> None:
     (row,) = add(store, memory())
     delete(store, row.memory.id)
     with pytest.raises(MemoryNotFound):
-        store.write([ALICE], lambda writing: writing.replace(ALICE, row))
+        store.write([ALICE], lambda writing: writing.replace(ALICE, row, row))
     with store.read() as reading:
         assert reading.count(ALICE) == 0
 
@@ -281,14 +282,14 @@ def test_history_is_newest_first_in_pages_of_a_memory_and_of_a_stream(store: Mem
 
     def unit(writing: Writing) -> None:
         for stamp in writing.stamps(ALICE, 3, 0):
-            writing.add_history(ALICE, [entry(one.memory.id, stamp, HistoryKind.SET)])
+            writing.add_history(ALICE, [entry(one.memory.id, stamp, OperationKind.SET)])
 
     store.write([ALICE], unit)
     with store.read() as reading:
         of_memory = reading.history(ACME, one.memory.id, None, 10)
         of_stream = reading.history(ACME, ALICE, None, 10)
         rest = reading.history(ACME, ALICE, of_stream[1].commit_stamp, 2)
-    assert [h.kind for h in of_memory] == [HistoryKind.SET] * 3 + [HistoryKind.CREATE]
+    assert [h.kind for h in of_memory] == [OperationKind.SET] * 3 + [OperationKind.CREATE]
     assert {h.memory_id for h in of_memory} == {one.memory.id}
     assert of_stream[3].memory_id == other.memory.id
     assert all(newer.commit_stamp > older.commit_stamp for newer, older in pairwise(of_stream))
@@ -309,7 +310,7 @@ def test_a_history_entry_comes_back_as_it_was_given(store: MemoryStore) -> None:
     ]
     (at,) = store.write([ALICE], lambda writing: writing.stamps(ALICE, 1, 5))
     given = replace(
-        entry(new_id(), at, HistoryKind.SET, changes), claimed_at=MIN_MICROS, private_to=ClientId("web")
+        entry(new_id(), at, OperationKind.SET, changes), claimed_at=MIN_MICROS, private_to=ClientId("web")
     )
     store.write([ALICE], lambda writing: writing.add_history(ALICE, [given]))
     with store.read() as reading:

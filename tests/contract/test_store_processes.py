@@ -20,7 +20,7 @@ from scrubjay.memory import ClientId, Memory
 from scrubjay.merge import Write, apply
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store import writing as store_writing
-from server.store.memory_store import Grave, MemoryStore, StoredMemory, StreamKey, Writing
+from server.store.memory_store import Grave, MemoryStore, StreamKey, Writing
 from tenants.database import DatabaseUnusable
 from tests.stored import (
     ACME,
@@ -149,7 +149,7 @@ def test_edits_of_two_servers_to_different_keys_all_stand(
             assert old is not None
             write = Write(f"metadata.k{number}", number, Stamp(commit_stamp, REPLICA), None)
             state, _ = apply(old.state, [write], ClientId("web"))
-            writing.replace(ALICE, StoredMemory.of(state, commit_stamp))
+            writing.replace(ALICE, old, old.edited(state, commit_stamp))
 
         stores[number % 2].write([ALICE], unit)
 
@@ -268,7 +268,7 @@ def test_an_id_that_another_server_is_burying_never_comes_back(
 
     def bury(writing: Writing) -> None:
         (commit_stamp,) = writing.stamps(ALICE, 1, NOW_MILLIS)
-        writing.bury(ALICE, [Grave(row.memory.id, commit_stamp, Stamp(commit_stamp, REPLICA))])
+        writing.bury(ALICE, [Grave.of(row.memory, commit_stamp, Stamp(commit_stamp, REPLICA))])
 
     first = Held(pool, stores[0], ALICE, bury)
     second = pool.submit(add, stores[1], replace(row.memory, user_id="bob"), key=BOB)

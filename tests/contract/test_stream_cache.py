@@ -20,9 +20,10 @@ from server.index.resident import ResidentStream, View
 from server.index.shelf import Shelf
 from server.index.switch import EXACT_ROWS
 from server.recall.search import RECIPES, Query, search
-from server.store.memory_store import Grave, MemoryStore, StoredMemory, StreamKey, Writing
+from server.store.memory_store import MemoryStore, StoredMemory, StreamKey, Writing
 from server.store.vector_codec import encode_vectors
 from tenants.tenant import Incarnation
+from tests.stored import grave
 
 SPACE = "test/8"
 DIMENSION = 8
@@ -77,7 +78,7 @@ def add(
 def bury(store: MemoryStore, cache: StreamCache, ids: Sequence[MemoryId]) -> None:
     def unit(writing: Writing) -> None:
         stamps = writing.stamps(KEY, len(ids), NOW)
-        writing.bury(KEY, [Grave(i, s, Stamp(s, REPLICA)) for i, s in zip(ids, stamps, strict=True)])
+        writing.bury(KEY, [grave(i, s) for i, s in zip(ids, stamps, strict=True)])
         writing.on_commit(lambda: cache.note(KEY, stamps[-1]))
 
     store.write([KEY], unit)

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from server.store.history import HistoryKind
+from scrubjay.operation import OperationKind
 
 _Query = Callable[[str], list[tuple[Any, ...]]]
 
@@ -60,7 +60,7 @@ class Evidence:
     contents: dict[str, str] = field(default_factory=dict)
     users: dict[str, str] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
-    operations: dict[str, list[HistoryKind]] = field(default_factory=lambda: defaultdict(list))
+    operations: dict[str, list[OperationKind]] = field(default_factory=lambda: defaultdict(list))
 
 
 def of_files(data_dir: Path, scratch: Path) -> Evidence:
@@ -102,4 +102,4 @@ def _gather(found: Evidence, query: _Query) -> None:
         found.users[str(memory_id)] = user_id
     found.dead |= {str(memory_id) for (memory_id,) in query("SELECT memory_id FROM graveyard")}
     for memory_id, kind in query("SELECT memory_id, kind FROM history ORDER BY stream, commit_stamp"):
-        found.operations[str(memory_id)].append(HistoryKind(kind))
+        found.operations[str(memory_id)].append(OperationKind(kind))

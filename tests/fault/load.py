@@ -17,12 +17,12 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from fault.evidence import Evidence
 from scrubjay import v1
-from server.store.history import HistoryKind
+from scrubjay.operation import OperationKind
 
 GoOn = Callable[[grpc.RpcError | None], bool]
 """Told of each answer, or error, whether to write on."""
 
-CREATE, SET, DELETE = HistoryKind
+CREATE, SET, DELETE = OperationKind
 CALL_SECONDS = 30
 """A call's deadline, where a test has no other in mind."""
 
@@ -75,7 +75,7 @@ class Known:
 
     user_id: str
     content: str
-    operations: tuple[HistoryKind, ...] = (CREATE,)
+    operations: tuple[OperationKind, ...] = (CREATE,)
 
     @property
     def dead(self) -> bool:
