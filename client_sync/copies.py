@@ -1,0 +1,265 @@
+"""The server's copy of each memory, and what the app is shown: the copy with this device's own operations
+on top, joined by the same law as on the server.
+
+``rows`` is what is shown. Where a memory has operations in the outbox, ``beneath`` keeps the server's copy
+of it; elsewhere the row is the copy.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from client_sync import journal
+from client_sync.errors import ReplicaError
+from client_sync.identity import Identity
+from client_sync.outbox import Outbox, applied_state
+from scrubjay import v1
+from scrubjay.errors import InvalidField
+from scrubjay.feed import joined, read_state, stored_message
+from scrubjay.memory import MemoryId, Micros, id_bytes, id_text
+from scrubjay.merge import State, join
+from scrubjay.operation import OperationKind, replay
+from scrubjay.stamp import CommitStamp, pack_field_stamps
+from scrubjay.wire import commit_micros, from_timestamp, to_message
+
+LOCAL = -1
+"""The commit stamp of a row that never leaves this device."""
+UNSENT = 0
+"""The commit stamp of a row that the server does not have yet."""
+
+
+class CopyLost(ReplicaError):
+    """The server sent a part of a memory that is not here: the replica must be loaded anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A memory as the server has it."""
+
+    commit_stamp: int
+    message: bytes
+    field_stamps: bytes
+
+    def state(self) -> State:
+        """Its value."""
+        return read_state(self.message, self.field_stamps)
+
+    @classmethod
+    def of(cls, state: State, commit_stamp: int) -> Copy:
+        """The copy of a state."""
+        message = to_message(state.memory, CommitStamp(max(commit_stamp, 0))).SerializeToString()
+        return cls(commit_stamp, message, pack_field_stamps(state.stamps))
+
+
+class Copies:
+    """Copies and shown rows within one transaction. Changes are shown once ``settle`` ran."""
+
+    def __init__(self, sql: sqlite3.Connection, identity: Identity, outbox: Outbox) -> None:
+        self._sql = sql
+        self._identity = identity
+        self._outbox = outbox
+        self._changed: dict[MemoryId, Copy | None] = {}
+        self.retracted: set[MemoryId] = set()
+        """The memories that were taken back."""
+        self.shown: set[MemoryId] = set()
+        """The memories whose shown row changed."""
+
+    # --- the copies -------------------------------------------------------------------------------
+
+    def get(self, memory_id: MemoryId) -> Copy | None:
+        """The server's copy, with the changes made here."""
+        if memory_id in self._changed:
+            return self._changed[memory_id]
+        key = id_bytes(memory_id)
+        row = self._sql.execute(
+            "SELECT commit_stamp, message, field_stamps FROM beneath WHERE id = ?", (key,)
+        ).fetchone()
+        if row is None:
+            row = self._sql.execute(
+                "SELECT commit_stamp, message, field_stamps FROM rows WHERE id = ? AND commit_stamp > 0",
+                (key,),
+            ).fetchone()
+        return None if row is None or row[1] is None else Copy(*row)
+
+    def touch(self, memory_id: MemoryId) -> None:
+        """Show the memory anew: its operations changed."""
+        self._changed.setdefault(memory_id, self.get(memory_id))
+
+    def apply_page(self, changes: Sequence[tuple[MemoryId, CommitStamp, v1.Change]]) -> None:
+        """Take changes of the feed into the copies."""
+        known = self._known([id_bytes(memory_id) for memory_id, _, _ in changes])
+        fresh = []
+        for memory_id, commit_stamp, change in changes:
+            plain = change.kind == v1.CHANGE_KIND_WHOLE and memory_id not in self._changed
+            if plain and change.memory_id not in known:
+                fresh.append(self._fresh_row(memory_id, commit_stamp, change))
+                self.shown.add(memory_id)
+            else:
+                self._take(memory_id, commit_stamp, change)
+        self._sql.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)", fresh)
+
+    def _known(self, ids: list[bytes]) -> set[bytes]:
+        """Those that have a row or operations here."""
+        found: set[bytes] = set()
+        for at in range(0, len(ids), 500):
+            some = ids[at : at + 500]
+            marks = ",".join("?" * len(some))
+            for table, column in (("rows", "id"), ("outbox", "memory_id")):
+                query = f"SELECT {column} FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - fixed names
+                found.update(row[0] for row in self._sql.execute(query, some))
+        return found
+
+    def _fresh_row(
+        self, memory_id: MemoryId, commit_stamp: CommitStamp, change: v1.Change
+    ) -> tuple[bytes, int, int, bytes, bytes]:
+        created_at = from_timestamp(change.memory.created_at)
+        message = stored_message(change.memory, memory_id, commit_stamp, self._identity.subject)
+        return change.memory_id, commit_stamp, created_at, message, change.field_stamps
+
+    def _take(self, memory_id: MemoryId, commit_stamp: CommitStamp, change: v1.Change) -> None:
+        old = self.get(memory_id)
+        if change.kind == v1.CHANGE_KIND_WHOLE:
+            message = stored_message(change.memory, memory_id, commit_stamp, self._identity.subject)
+            copy = Copy(commit_stamp, message, change.field_stamps)
+            if old is None or old.commit_stamp <= commit_stamp:
+                self._changed[memory_id] = copy
+        elif change.kind == v1.CHANGE_KIND_PART:
+            if old is None:
+                raise CopyLost(f"memory {memory_id} changed on the server and is not here")
+            stamp = max(old.commit_stamp, commit_stamp)
+            self._changed[memory_id] = Copy.of(joined(old.state(), change), stamp)
+        elif change.kind == v1.CHANGE_KIND_DELETED:
+            self.bury(memory_id)
+        elif change.kind == v1.CHANGE_KIND_RETRACTED:
+            self.retract(memory_id)
+
+    def bury(self, memory_id: MemoryId) -> None:
+        """The memory is deleted for ever."""
+        self._changed[memory_id] = None
+        self._sql.execute("INSERT OR IGNORE INTO graves VALUES (?)", (id_bytes(memory_id),))
+
+    def forget(self, memory_id: MemoryId) -> None:
+        """The memory is not here any more; its id is not dead."""
+        self._changed[memory_id] = None
+
+    def retract(self, memory_id: MemoryId) -> None:
+        """This client may not see the memory any more: everything about it goes, pending operations too."""
+        self._changed[memory_id] = None
+        self.retracted.add(memory_id)
+        key = id_bytes(memory_id)
+        self._outbox.drop(self._outbox.of(memory_id))
+        for table in ("vectors", "touches", "counts"):
+            self._sql.execute(f"DELETE FROM {table} WHERE id = ?", (key,))  # noqa: S608 - fixed names
+        self._sql.execute("DELETE FROM dead_letters WHERE memory_id = ?", (key,))
+        journal.forget(self._sql, [key])
+
+    def take_applied(self, commit_stamp: int) -> None:
+        """Join what the server took of own operations into the copies, up to a place in the feed."""
+        for entry in self._outbox.passed(commit_stamp):
+            assert entry.result is not None
+            operation, result = entry.operation, entry.result
+            status = result.first_status or result.status
+            memory_id = operation.memory_id
+            copy = self.get(memory_id)
+            self._outbox.drop([entry])
+            self._changed[memory_id] = copy
+            if operation.kind is OperationKind.DELETE and status == v1.OPERATION_STATUS_APPLIED:
+                self.bury(memory_id)
+            elif (state := applied_state(operation, result)) is not None:
+                self._join_own(memory_id, copy, state, operation.kind, result.commit_stamp)
+
+    def _join_own(
+        self, memory_id: MemoryId, copy: Copy | None, state: State, kind: OperationKind, commit_stamp: int
+    ) -> None:
+        if copy is not None:
+            stamp = max(copy.commit_stamp, commit_stamp)
+            self._changed[memory_id] = Copy.of(join(copy.state(), state), stamp)
+        elif kind is OperationKind.CREATE and not self.buried(memory_id):
+            self._changed[memory_id] = Copy.of(state, commit_stamp)
+
+    def buried(self, memory_id: MemoryId) -> bool:
+        """Whether the server has deleted the memory, as far as is known here."""
+        row = self._sql.execute("SELECT 1 FROM graves WHERE id = ?", (id_bytes(memory_id),)).fetchone()
+        return row is not None
+
+    def deleted(self, memory_id: MemoryId) -> bool:
+        """Whether the memory was deleted, on the server or here."""
+        here = any(e.operation.kind is OperationKind.DELETE for e in self._outbox.of(memory_id))
+        return here or self.buried(memory_id)
+
+    # --- what is shown ----------------------------------------------------------------------------
+
+    def shown_state(self, memory_id: MemoryId) -> State | None:
+        """What the app is shown of a memory now."""
+        row = self._sql.execute(
+            "SELECT message, field_stamps FROM rows WHERE id = ?", (id_bytes(memory_id),)
+        ).fetchone()
+        return None if row is None else read_state(*row)
+
+    def settle(self, at: Micros | None = None) -> None:
+        """Show every memory that changed: its copy with its operations on top. The journal notes what
+        others did, where ``at`` says when it was heard of."""
+        for memory_id, copy in self._changed.items():
+            before = self.shown_state(memory_id)
+            after = self._overlaid(memory_id, copy)
+            if before != after:
+                self.shown.add(memory_id)
+                if at is not None and memory_id not in self.retracted:
+                    journal.record(self._sql, memory_id, at, before=before, after=after, origin="elsewhere")
+        self._changed.clear()
+
+    def _overlaid(self, memory_id: MemoryId, copy: Copy | None) -> State | None:
+        """Write the memory's row and what lies beneath it; the state that is shown."""
+        key, entries = id_bytes(memory_id), self._outbox.of(memory_id)
+        if not entries:
+            self._sql.execute("DELETE FROM beneath WHERE id = ?", (key,))
+            state = None if copy is None else copy.state()
+            self._show(key, state, copy)
+            return state
+        stamp = UNSENT if copy is None else copy.commit_stamp
+        beneath = (key, stamp, None, None) if copy is None else (key, stamp, copy.message, copy.field_stamps)
+        self._sql.execute("INSERT OR REPLACE INTO beneath VALUES (?, ?, ?, ?)", beneath)
+        state = None if copy is None else copy.state()
+        for entry in entries:
+            try:
+                state, _ = replay(state, entry.operation, self._identity.client_id)
+            except InvalidField:
+                continue  # what the server will refuse is not shown
+        self._show(key, state, None if state is None else Copy.of(state, stamp))
+        return state
+
+    def _show(self, key: bytes, state: State | None, copy: Copy | None) -> None:
+        if state is None or copy is None:
+            self._sql.execute("DELETE FROM rows WHERE id = ?", (key,))
+            return
+        values = (copy.commit_stamp, state.memory.created_at, copy.message, copy.field_stamps, key)
+        updated = self._sql.execute(
+            "UPDATE rows SET commit_stamp = ?, created_at = ?, message = ?, field_stamps = ?, terms = NULL"
+            " WHERE id = ?",
+            values,
+        )
+        if updated.rowcount == 0:
+            self._sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)", (key, *values[:4]))
+
+
+def copy_rows(sql: sqlite3.Connection) -> Iterable[tuple[bytes, CommitStamp]]:
+    """Every copy as (id, commit stamp): what digests are taken of."""
+    yield from sql.execute(
+        "SELECT id, commit_stamp FROM rows WHERE commit_stamp > 0 AND id NOT IN (SELECT id FROM beneath)"
+    )
+    yield from sql.execute("SELECT id, commit_stamp FROM beneath WHERE message IS NOT NULL")
+
+
+def updated_at(commit_stamp: int, state: State) -> Micros:
+    """When a memory last changed: on the server, or here where it has it not yet."""
+    if commit_stamp > 0:
+        return commit_micros(CommitStamp(commit_stamp))
+    latest = state.latest()
+    return Micros(0 if latest is None else latest.millis * 1000)
+
+
+def memory_id_of(key: bytes) -> MemoryId:
+    """A row's id as text."""
+    return MemoryId(id_text(key))

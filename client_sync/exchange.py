@@ -1,0 +1,242 @@
+"""One round trip with a server: what is sent, and what its answer does, in one local transaction each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from client_sync import journal
+from client_sync.copies import Copies, copy_rows
+from client_sync.outbox import Entry, Outbox
+from client_sync.replica import Replica
+from client_sync.replica_file import get_meta, set_meta
+from scrubjay import v1
+from scrubjay.feed import (
+    MAX_CHANGES,
+    PACKED_FROM_BYTES,
+    bucket_digests,
+    digest,
+    open_page,
+    pack,
+    unpack,
+)
+from scrubjay.memory import JsonValue, MemoryId, Micros, id_bytes, id_text
+from scrubjay.merge import Outcome, get
+from scrubjay.operation import OperationKind
+from scrubjay.stamp import CommitStamp
+from scrubjay.wire import from_timestamp, to_timestamp
+
+PROTOCOL = 1
+CLOCK_REASON = "clock"
+"""Why a server takes an operation later: its stamp lies ahead of the server's time."""
+
+_Change = tuple[MemoryId, CommitStamp, v1.Change]
+
+
+@dataclass
+class Exchanged:
+    """What one answer did."""
+
+    pushed: int = 0
+    pulled: int = 0
+    refused: int = 0
+    conflicts: int = 0
+    retry: bool = False
+    """Whether the server took some operations not yet."""
+    stale: bool = False
+    """Whether another process was faster, so that nothing was taken."""
+    digest_differs: bool = False
+    shown: set[MemoryId] = field(default_factory=set)
+
+
+def next_request(replica: Replica, *, verify: bool = False) -> v1.SyncRequest:
+    """What to send: the batch that waits, and where this replica stands.
+
+    The first request of all sends nothing new: its answer says whether a snapshot is the faster way.
+    """
+    with replica.file.transaction(durable=True) as sql:
+        outbox = Outbox(sql, replica.identity)
+        batch = outbox.next_batch(new=get_meta(sql, "cursor") is not None)
+        request = v1.SyncRequest(
+            last_sync_at=get_meta(sql, "cursor", ""),
+            protocol=PROTOCOL,
+            replica_id=outbox.replica,
+            principal=replica.identity.principal,
+            first_number=batch.first_number,
+            chain=batch.chain,
+            spell=int(get_meta(sql, "spell", 1)),
+            include_digest=verify,
+            include_counts=True,
+            counts_after=int(get_meta(sql, "counts_after", 0)),
+            touches=[
+                v1.Touch(memory_id=key, total=total, last_access_at=to_timestamp(Micros(at)))
+                for key, total, at in sql.execute(
+                    "SELECT id, total, last_access_at FROM touches WHERE total > sent LIMIT ?", (MAX_CHANGES,)
+                )
+            ],
+        )
+    operations = v1.Batch(operations=batch.bodies)
+    if operations.ByteSize() >= PACKED_FROM_BYTES:
+        request.packed_batch = pack(operations)
+    elif batch.bodies:
+        request.batch.CopyFrom(operations)
+    return request
+
+
+def bodies_of(request: v1.SyncRequest) -> list[bytes]:
+    """The operations of a request."""
+    if request.packed_batch:
+        return list(unpack(v1.Batch, "packed_batch", request.packed_batch).operations)
+    return list(request.batch.operations)
+
+
+def page_of(response: v1.SyncResponse) -> list[_Change]:
+    """The changes of a response."""
+    if response.packed_page:
+        return open_page(unpack(v1.Page, "packed_page", response.packed_page))
+    return open_page(response.page)
+
+
+def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncResponse) -> Exchanged:
+    """Take an answer: results, changes, cursor and counts, all or nothing."""
+    done = Exchanged()
+    bodies, changes = bodies_of(request), page_of(response)
+    if len(response.results) != len(bodies):
+        raise ValueError(f"{len(bodies)} operations were sent and {len(response.results)} answered")
+    server_time = from_timestamp(response.server_time)
+    with replica.file.transaction(durable=False) as sql:
+        outbox = Outbox(sql, replica.identity)
+        if not _is_current(sql, outbox, request):
+            done.stale = True
+            return done
+        copies = Copies(sql, replica.identity, outbox)
+        _take_results(sql, outbox, copies, request, bodies, response, done)
+        copies.apply_page(changes)
+        copies.take_applied(response.commit_stamp)
+        copies.settle(server_time)
+        _take_counts(sql, request, response)
+        set_meta(sql, cursor=response.last_sync_at, clock_offset=replica.clock.offset)
+        finished = not response.more and not outbox.unanswered_count()
+        if finished:
+            set_meta(sql, synced_at=server_time)
+            if bodies:
+                set_meta(sql, spell=request.spell + 1)
+        if response.digest and not response.more:
+            done.digest_differs = digest(bucket_digests(copy_rows(sql))) != response.digest
+            set_meta(sql, verified_at=server_time)
+        done.pulled, done.shown = len(changes), copies.shown
+        retracted = bool(copies.retracted)
+    if retracted:
+        replica.file.forget_deleted()
+    return done
+
+
+def _is_current(sql: sqlite3.Connection, outbox: Outbox, request: v1.SyncRequest) -> bool:
+    """Whether the file stands where it stood when the request was made."""
+    return (
+        get_meta(sql, "cursor", "") == request.last_sync_at
+        and outbox.replica == request.replica_id
+        and int(get_meta(sql, "answered", 0)) + 1 == request.first_number
+    )
+
+
+def _take_results(
+    sql: sqlite3.Connection,
+    outbox: Outbox,
+    copies: Copies,
+    request: v1.SyncRequest,
+    bodies: list[bytes],
+    response: v1.SyncResponse,
+    done: Exchanged,
+) -> None:
+    now = from_timestamp(response.server_time)
+    for position, (body, result) in enumerate(zip(bodies, response.results, strict=True)):
+        if result.status == v1.OPERATION_STATUS_RETRY_LATER:
+            done.retry = True
+            outbox.unnumber()
+            if result.reason == CLOCK_REASON:
+                for memory_id in outbox.restamp(now // 1000):
+                    copies.touch(memory_id)
+            break
+        entry = outbox.answer(body, request.first_number + position, result)
+        take_result(sql, outbox, copies, entry, result, now, done)
+
+
+def take_result(
+    sql: sqlite3.Connection,
+    outbox: Outbox,
+    copies: Copies,
+    entry: Entry,
+    result: v1.OperationResult,
+    now: Micros,
+    done: Exchanged,
+) -> None:
+    """What the answer to one operation means here, beside the copy that comes with the feed."""
+    status = result.first_status or result.status
+    memory_id = entry.operation.memory_id
+    done.pushed += 1
+    copies.touch(memory_id)
+    if status == v1.OPERATION_STATUS_REJECTED:
+        done.refused += _bury_letters(sql, outbox, entry, result.reason, now)
+    elif status == v1.OPERATION_STATUS_MERGED_INTO:
+        other = MemoryId(id_text(result.merged_into))
+        outbox.redirect(memory_id, other)
+        copies.touch(other)
+    elif status in _MET:
+        done.conflicts += 1
+        _note(sql, entry, _MET[status], now)
+
+
+_MET: dict[int, Outcome] = {
+    v1.OPERATION_STATUS_APPLIED_CONCURRENT: Outcome.APPLIED_CONCURRENT,
+    v1.OPERATION_STATUS_SUPERSEDED: Outcome.SUPERSEDED,
+    v1.OPERATION_STATUS_GONE: Outcome.GONE,
+}
+
+
+def _note(sql: sqlite3.Connection, entry: Entry, outcome: Outcome, now: Micros) -> None:
+    operation = entry.operation
+    changes: list[JsonValue] = [[write.field, None, write.value] for write in operation.writes]
+    if operation.memory is not None:
+        changes = [["content", None, get(operation.memory, "content")]]
+    journal.note_outcome(sql, operation.memory_id, now, operation.kind, outcome, changes)
+
+
+def _bury_letters(sql: sqlite3.Connection, outbox: Outbox, entry: Entry, reason: str, now: Micros) -> int:
+    """Move a refused operation to the dead letters; after a refused create all on its memory. How many."""
+    refused = [(entry, reason)]
+    if entry.operation.kind is OperationKind.CREATE:
+        later = [each for each in outbox.of(entry.operation.memory_id) if each.result is None]
+        refused += [(each, f"its memory could not be created: {reason}") for each in later if not each.number]
+    for each, why in refused:
+        sql.execute(
+            "INSERT INTO dead_letters (memory_id, kind, body, reason, refused_at) VALUES (?, ?, ?, ?, ?)",
+            (id_bytes(each.operation.memory_id), int(each.operation.kind), each.body, why, now),
+        )
+    outbox.drop(each for each, _ in refused)
+    return len(refused)
+
+
+def _take_counts(sql: sqlite3.Connection, request: v1.SyncRequest, response: v1.SyncResponse) -> None:
+    sql.executemany(
+        "UPDATE touches SET sent = max(sent, ?) WHERE id = ?",
+        [(touch.total, touch.memory_id) for touch in request.touches],
+    )
+    sql.executemany(
+        "INSERT OR REPLACE INTO counts VALUES (?, ?, ?)",
+        [(each.memory_id, each.count, from_timestamp(each.last_access_at)) for each in response.counts],
+    )
+    if response.counts_after:
+        set_meta(sql, counts_after=response.counts_after)
+
+
+def exchange(
+    replica: Replica, call: Callable[[v1.SyncRequest], v1.SyncResponse], request: v1.SyncRequest
+) -> v1.SyncResponse:
+    """Send a request and learn the server's time from the answer."""
+    sent = replica.clock.reading()
+    response = call(request)
+    if response.HasField("server_time"):
+        replica.clock.exchanged(from_timestamp(response.server_time), sent)
+    return response

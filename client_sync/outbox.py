@@ -1,0 +1,298 @@
+"""The outbox: operations made here, until the server has them and this replica has come past them.
+
+An operation has no number until it is first sent. From then on it keeps its number, its bytes and its
+batch until it is answered. An answered one stays until the cursor passes its place in the feed, so that
+what the app shows never flickers back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from client_sync.identity import Identity
+from client_sync.replica_file import get_meta, set_meta
+from scrubjay import v1
+from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS
+from scrubjay.memory import Memory, MemoryId, Micros, id_bytes, id_text
+from scrubjay.merge import State, Write, create, put
+from scrubjay.operation import (
+    NO_CHAIN,
+    NO_ID,
+    Operation,
+    OperationId,
+    OperationKind,
+    decode,
+    derived_id,
+    encode,
+    next_chain,
+)
+from scrubjay.stamp import Clock, ReplicaId, Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An operation in the outbox. ``number`` is 0 until it is first sent; ``result`` is its answer."""
+
+    position: int
+    number: int
+    operation: Operation
+    body: bytes
+    result: v1.OperationResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What to send: bodies numbered from ``first_number``, behind the chain ``chain``."""
+
+    first_number: int
+    chain: bytes
+    bodies: tuple[bytes, ...]
+
+
+_COLUMNS = "position, number, operation_id, memory_id, kind, body, result"
+
+
+class Outbox:
+    """The outbox within one transaction."""
+
+    def __init__(self, sql: sqlite3.Connection, identity: Identity) -> None:
+        self._sql = sql
+        self._identity = identity
+        self.replica = ReplicaId(get_meta(sql, "replica_id"))
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def of(self, memory_id: MemoryId) -> list[Entry]:
+        """The operations on a memory, in their order."""
+        return self._entries("memory_id = ?", id_bytes(memory_id))
+
+    def memory_ids(self) -> set[MemoryId]:
+        """The memories that have operations here."""
+        return {
+            MemoryId(id_text(row[0])) for row in self._sql.execute("SELECT DISTINCT memory_id FROM outbox")
+        }
+
+    def unanswered(self) -> list[Entry]:
+        """The operations that no answer came for, in their order."""
+        return self._entries("result IS NULL")
+
+    def unanswered_count(self) -> int:
+        """How many operations no answer came for."""
+        (count,) = self._sql.execute("SELECT count(*) FROM outbox WHERE result IS NULL").fetchone()
+        return int(count)
+
+    def passed(self, commit_stamp: int) -> list[Entry]:
+        """The answered operations whose place in the feed is at or before ``commit_stamp``."""
+        return self._entries("result IS NOT NULL AND commit_stamp <= ?", commit_stamp)
+
+    def read(self, body: bytes) -> Operation:
+        """An operation that is not in the outbox any more, from its bytes."""
+        return decode(body, self.replica, 0, self._identity.client_id, self._identity.subject)
+
+    def _entries(self, where: str, *values: object) -> list[Entry]:
+        query = f"SELECT {_COLUMNS} FROM outbox WHERE {where} ORDER BY position"  # noqa: S608 - fixed texts
+        return [self._entry(row) for row in self._sql.execute(query, values)]
+
+    def _entry(self, row: Sequence[object]) -> Entry:
+        position, number, operation_id, _, _, body, result = row
+        assert isinstance(position, int)
+        assert isinstance(body, bytes)
+        count = number if isinstance(number, int) else 0
+        operation = decode(body, self.replica, count, self._identity.client_id, self._identity.subject)
+        name = OperationId(id_text(operation_id)) if isinstance(operation_id, bytes) else NO_ID
+        answer = v1.OperationResult.FromString(result) if isinstance(result, bytes) else None
+        return Entry(position, count, replace(operation, operation_id=name), body, answer)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def add(self, operation: Operation, after: Memory | None) -> bool:
+        """Queue an operation that makes a memory ``after``; whether anything is left to send of it.
+
+        Operations that were never sent are folded where the result is the same for everybody.
+        """
+        fresh = [entry for entry in self.of(operation.memory_id) if entry.number == 0]
+        created = next((e for e in fresh if e.operation.kind is OperationKind.CREATE), None)
+        if operation.kind is OperationKind.DELETE:
+            self.drop(fresh)
+            if created is not None:
+                return False
+        elif operation.kind is OperationKind.SET and created is not None and after is not None:
+            self._rewrite(created, replace(created.operation, stamp=operation.stamp, memory=after))
+            return True
+        elif operation.kind is OperationKind.SET and fresh:
+            operation = self._covering(fresh[-1], operation)
+        self._sql.execute(
+            "INSERT INTO outbox (memory_id, kind, body) VALUES (?, ?, ?)",
+            (id_bytes(operation.memory_id), int(operation.kind), encode(operation, self.replica)),
+        )
+        return True
+
+    def _covering(self, last: Entry, operation: Operation) -> Operation:
+        """The operation over the one before it, which goes where every register of it is written again."""
+        old = {write.field: write for write in last.operation.writes}
+        if last.operation.kind is not OperationKind.SET or not old.keys() <= {
+            w.field for w in operation.writes
+        }:
+            return operation
+        self.drop([last])
+        writes = tuple(
+            replace(write, base=old[write.field].base) if write.field in old else write
+            for write in operation.writes
+        )
+        return replace(operation, writes=writes)
+
+    def _rewrite(self, entry: Entry, operation: Operation) -> None:
+        body = encode(operation, self.replica)
+        self._sql.execute("UPDATE outbox SET body = ? WHERE position = ?", (body, entry.position))
+
+    def drop(self, entries: Iterable[Entry]) -> None:
+        """Take operations out."""
+        self._sql.executemany("DELETE FROM outbox WHERE position = ?", [(e.position,) for e in entries])
+
+    def next_batch(self, *, new: bool) -> Batch:
+        """What to send next: the batch that was sent and not answered, else a ``new`` one, or none."""
+        answered = int(get_meta(self._sql, "answered", 0))
+        chain = bytes(get_meta(self._sql, "chain", NO_CHAIN))
+        bodies = self._numbered() or (self._number(answered + 1) if new else [])
+        return Batch(answered + 1, chain, tuple(bodies))
+
+    def _numbered(self) -> list[bytes]:
+        rows = self._sql.execute(
+            "SELECT body FROM outbox WHERE number IS NOT NULL AND result IS NULL ORDER BY number"
+        )
+        return [row[0] for row in rows]
+
+    def _number(self, first: int) -> list[bytes]:
+        bodies: list[bytes] = []
+        numbered, size = [], 0
+        rows = self._sql.execute(
+            "SELECT position, body, operation_id FROM outbox WHERE result IS NULL ORDER BY position LIMIT ?",
+            (MAX_OPERATIONS,),
+        )
+        for position, body, operation_id in rows:
+            size += len(body)
+            if bodies and size > MAX_BATCH_BYTES:
+                break
+            number = first + len(bodies)
+            name = operation_id or id_bytes(derived_id(self.replica, number, body))
+            numbered.append((number, name, position))
+            bodies.append(body)
+        self._sql.executemany("UPDATE outbox SET number = ?, operation_id = ? WHERE position = ?", numbered)
+        return bodies
+
+    def answer(self, body: bytes, number: int, result: v1.OperationResult) -> Entry:
+        """Note the answer of the operation sent under ``number`` with these bytes; the operation."""
+        chain = next_chain(bytes(get_meta(self._sql, "chain", NO_CHAIN)), body)
+        set_meta(self._sql, answered=number, chain=chain)
+        (entry,) = self._entries("number = ? AND result IS NULL", number)
+        self.answered(entry, result)
+        accepted = max(int(get_meta(self._sql, "accepted_time", 0)), entry.operation.stamp.time)
+        set_meta(self._sql, accepted_time=accepted)
+        return entry
+
+    def unnumber(self) -> None:
+        """Take the numbers back of what the server did not take: it is batched anew."""
+        self._sql.execute(
+            "UPDATE outbox SET number = NULL, operation_id = NULL WHERE number IS NOT NULL AND result IS NULL"
+        )
+
+    def answered(self, entry: Entry, result: v1.OperationResult) -> None:
+        """Keep an operation with its answer until the cursor passes it."""
+        self._sql.execute(
+            "UPDATE outbox SET result = ?, commit_stamp = ? WHERE position = ?",
+            (result.SerializeToString(), result.commit_stamp, entry.position),
+        )
+
+    def redirect(self, memory_id: MemoryId, other: MemoryId) -> None:
+        """Move the unanswered operations on one memory to another, which stands for both."""
+        for entry in self.of(memory_id):
+            if entry.result is None:
+                operation = replace(entry.operation, memory_id=other)
+                self._rewrite(entry, operation)
+                self._sql.execute(
+                    "UPDATE outbox SET memory_id = ? WHERE position = ?", (id_bytes(other), entry.position)
+                )
+
+    # --- beginning anew ---------------------------------------------------------------------------
+
+    def take_replica(self, replica: ReplicaId, *, keep_ids: bool) -> None:
+        """Number anew as another replica. Operations keep their stamps, and those that were sent their ids.
+
+        With ``keep_ids`` answered ones are to be sent again too: the server that answered is lost.
+        """
+        entries = self._entries("1") if keep_ids else self.unanswered()
+        for entry in entries:
+            body = encode(entry.operation, replica)
+            self._sql.execute(
+                "UPDATE outbox SET body = ?, number = NULL, result = NULL, commit_stamp = NULL,"
+                " operation_id = ? WHERE position = ?",
+                (body, id_bytes(entry.operation.operation_id) or None, entry.position),
+            )
+        self._reencode_answered(replica)
+        set_meta(self._sql, replica_id=replica, answered=0, chain=None)
+        self.replica = replica
+
+    def _reencode_answered(self, replica: ReplicaId) -> None:
+        for entry in self._entries("result IS NOT NULL"):
+            self._sql.execute(
+                "UPDATE outbox SET body = ? WHERE position = ?",
+                (encode(entry.operation, replica), entry.position),
+            )
+
+    def restamp(self, now_millis: int) -> set[MemoryId]:
+        """Give every unanswered operation a new stamp and no number, since none of them is stored anywhere;
+        the memories they are on."""
+        clock = Clock(self.replica, int(get_meta(self._sql, "accepted_time", 0)))
+        renamed: dict[Stamp, Stamp] = {}
+        touched = set()
+        for entry in self.unanswered():
+            bases = [renamed.get(write.base, write.base) for write in entry.operation.writes if write.base]
+            for base in bases:
+                clock.observe(base)
+            stamp = clock.tick(now_millis)
+            renamed[entry.operation.stamp] = stamp
+            operation = _stamped(replace(entry.operation, operation_id=NO_ID), stamp, renamed)
+            self._sql.execute(
+                "UPDATE outbox SET body = ?, number = NULL, operation_id = NULL WHERE position = ?",
+                (encode(operation, self.replica), entry.position),
+            )
+            touched.add(operation.memory_id)
+        set_meta(self._sql, clock_time=clock.last)
+        return touched
+
+
+def _stamped(operation: Operation, stamp: Stamp, renamed: dict[Stamp, Stamp]) -> Operation:
+    """The operation under another stamp, with bases that were renamed before it."""
+    writes = tuple(
+        Write(write.field, write.value, stamp, write.base and renamed.get(write.base, write.base))
+        for write in operation.writes
+    )
+    return replace(operation, stamp=stamp, writes=writes)
+
+
+def applied_state(operation: Operation, result: v1.OperationResult) -> State | None:
+    """What the server took of an operation, as a state to be joined; None where it took nothing."""
+    status = result.first_status or result.status
+    taken = status in (v1.OPERATION_STATUS_APPLIED, v1.OPERATION_STATUS_APPLIED_CONCURRENT)
+    other = {each.field: each.outcome for each in result.registers}
+    good = (v1.OUTCOME_APPLIED, v1.OUTCOME_APPLIED_CONCURRENT)
+    if operation.memory is not None:
+        whole = create(operation.memory, operation.stamp)
+    elif operation.writes:
+        whole = _of_writes(operation)
+    else:
+        return None
+    stamps = {
+        field: stamp
+        for field, stamp in whole.stamps.items()
+        if (other[field] in good if field in other else taken)
+    }
+    return State(whole.memory, stamps) if stamps else None
+
+
+def _of_writes(operation: Operation) -> State:
+    blank = Memory(id=operation.memory_id, content="", created_at=Micros(0))
+    values = {write.field: write.value for write in operation.writes}
+    return State(put(blank, values), {write.field: write.stamp for write in operation.writes})

@@ -1,0 +1,223 @@
+"""What a directive asks for: a new replica id, giving back what a server lost, loading anew.
+
+Each step is noted in the file before it begins and can be begun again, so that a crash in the middle goes
+on where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from client_sync import journal
+from client_sync.copies import Copies
+from client_sync.errors import TransferBroken
+from client_sync.exchange import Exchanged, take_result
+from client_sync.outbox import Outbox
+from client_sync.remote_sync import RemoteSync
+from client_sync.replica import Replica
+from client_sync.replica_file import get_meta, set_meta
+from scrubjay import v1
+from scrubjay.errors import SnapshotGone
+from scrubjay.feed import MAX_CHANGES, MAX_OPERATIONS, open_page, pack, seal_page, unpack, whole
+from scrubjay.memory import MemoryId, id_bytes, id_text
+from scrubjay.stamp import CommitStamp, ReplicaId
+
+NEWEST_FIRST = 1000
+"""Memories that can be read while the rest of a first load is still to come."""
+_SNAPSHOT_VERSION = 1
+_ATTEMPTS = 3
+"""Snapshots begun anew before giving up: each was dropped by the server in the middle."""
+
+Report = Callable[[int, int], None]
+"""Called with the bytes that are here and the bytes in all."""
+
+
+def begin_fork(replica: Replica) -> None:
+    """Go on as a new replica: this file's numbers were used elsewhere too."""
+    with replica.file.transaction(durable=True) as sql:
+        outbox = Outbox(sql, replica.identity)
+        outbox.take_replica(ReplicaId(replica.entropy(16)), keep_ids=False)
+        set_meta(sql, forked=1)
+
+
+def reconcile(replica: Replica, remote: RemoteSync) -> Exchanged:
+    """Ask which of the operations without an answer the server knows; the others are edits of the new
+    replica."""
+    done = Exchanged()
+    with replica.file.reading() as sql:
+        waiting = [e for e in Outbox(sql, replica.identity).unanswered() if e.operation.operation_id]
+    known: dict[bytes, v1.OperationResult] = {}
+    for at in range(0, len(waiting), MAX_OPERATIONS):
+        ids = [id_bytes(entry.operation.operation_id) for entry in waiting[at : at + MAX_OPERATIONS]]
+        answer = remote.reconcile(v1.ReconcileRequest(operation_ids=ids))
+        known |= {key: result for key, result in zip(ids, answer.results, strict=True) if result.status}
+    with replica.file.transaction(durable=True) as sql:
+        outbox = Outbox(sql, replica.identity)
+        copies = Copies(sql, replica.identity, outbox)
+        now = replica.clock.now()
+        for entry in outbox.unanswered():
+            name = entry.operation.operation_id
+            if name and (result := known.get(id_bytes(name))) is not None:
+                outbox.answered(entry, result)
+                take_result(sql, outbox, copies, entry, result, now, done)
+        for memory_id in outbox.restamp(now // 1000):
+            copies.touch(memory_id)
+        copies.settle()
+        set_meta(sql, forked=None)
+    return done
+
+
+def begin_epoch(replica: Replica) -> None:
+    """Note that the server went back to a backup: what is here is to be given back under the old cursor."""
+    with replica.file.transaction(durable=True) as sql:
+        set_meta(sql, reoffer_from=get_meta(sql, "cursor", ""))
+
+
+def reoffer(replica: Replica, remote: RemoteSync, cursor: str) -> int:
+    """Give back every copy and every dead id, then go on as a new replica that loads anew. How many of
+    them the server did not have."""
+    taken = 0
+    with replica.file.reading() as sql:
+        changes = list(_held(sql, replica))
+    for at in range(0, len(changes), MAX_CHANGES):
+        page = seal_page(changes[at : at + MAX_CHANGES])
+        taken += remote.reoffer(v1.ReofferRequest(last_sync_at=cursor, packed_page=pack(page))).taken_count
+    with replica.file.transaction(durable=True) as sql:
+        outbox = Outbox(sql, replica.identity)
+        outbox.take_replica(ReplicaId(replica.entropy(16)), keep_ids=True)
+        set_meta(sql, reoffer_from=None, reload=1)
+    return taken
+
+
+def _held(sql: sqlite3.Connection, replica: Replica) -> Iterable[tuple[MemoryId, CommitStamp, v1.Change]]:
+    subject = replica.identity.subject
+    rows = sql.execute(
+        "SELECT id, commit_stamp, message, field_stamps FROM rows"
+        " WHERE commit_stamp > 0 AND id NOT IN (SELECT id FROM beneath)"
+        " UNION ALL SELECT id, commit_stamp, message, field_stamps FROM beneath WHERE message IS NOT NULL"
+    )
+    for key, commit_stamp, message, field_stamps in rows:
+        yield MemoryId(id_text(key)), CommitStamp(commit_stamp), whole(message, field_stamps, subject)
+    for (key,) in sql.execute("SELECT id FROM graves"):
+        change = v1.Change(kind=v1.CHANGE_KIND_DELETED)
+        yield MemoryId(id_text(key)), CommitStamp(0), change
+
+
+def begin_reload(replica: Replica) -> None:
+    """Note that everything is to be loaded anew; what is here stays until then."""
+    with replica.file.transaction(durable=True) as sql:
+        set_meta(sql, reload=1)
+
+
+def load(replica: Replica, remote: RemoteSync, report: Report | None = None) -> int:
+    """Load everything from a snapshot beside the file, then take it over at once. How many memories."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            last = _download(replica, remote, report)
+            break
+        except SnapshotGone:
+            _forget_download(replica)
+            if attempt == _ATTEMPTS - 1:
+                raise
+    path = _download_path(replica)
+    try:
+        count = _take_over(replica, path, last)
+    finally:
+        path.unlink(missing_ok=True)
+        _forget_download(replica)
+    replica.file.forget_deleted()
+    return count
+
+
+def _download_path(replica: Replica) -> Path:
+    return replica.file.path.with_name(replica.file.path.name + ".loading")
+
+
+def _forget_download(replica: Replica) -> None:
+    with replica.file.transaction(durable=False) as sql:
+        set_meta(sql, resume_token=None)
+    _download_path(replica).unlink(missing_ok=True)
+
+
+def _download(replica: Replica, remote: RemoteSync, report: Report | None) -> v1.SnapshotResponse:
+    """Fetch the file, going on behind what an earlier attempt got; the last response."""
+    path = _download_path(replica)
+    with replica.file.reading() as sql:
+        token = get_meta(sql, "resume_token", "")
+        first_load = not get_meta(sql, "cursor", "")
+    offset = path.stat().st_size if token and path.exists() else 0
+    request = v1.SnapshotRequest(resume_token=token if offset else "", offset=offset)
+    if first_load and not offset:
+        request.newest = NEWEST_FIRST
+    last: v1.SnapshotResponse | None = None
+    with path.open("r+b" if offset else "wb") as file:
+        file.seek(offset)
+        for response in remote.snapshot(request):
+            if response.newest_page:
+                _show_newest(replica, response.newest_page)
+            if response.chunk:
+                _check_chunk(response, file.tell())
+                file.write(response.chunk)
+                file.flush()
+            if last is None and response.resume_token:
+                with replica.file.transaction(durable=False) as sql:
+                    set_meta(sql, resume_token=response.resume_token)
+            if response.total_bytes:
+                last = response
+                if report is not None:
+                    report(file.tell(), response.total_bytes)
+        size = file.tell()
+    if last is None or size != last.total_bytes:
+        raise TransferBroken(f"the snapshot ended behind {size} bytes; it goes on from there next time")
+    return last
+
+
+def _check_chunk(response: v1.SnapshotResponse, offset: int) -> None:
+    if response.offset != offset or hashlib.sha256(response.chunk).digest() != response.chunk_digest:
+        raise TransferBroken("a part of the snapshot came damaged; it goes on from there next time")
+
+
+def _show_newest(replica: Replica, packed: bytes) -> None:
+    """Show the newest memories of a first load at once; the cursor does not move."""
+    changes = open_page(unpack(v1.Page, "newest_page", packed))
+    with replica.file.transaction(durable=False) as sql:
+        copies = Copies(sql, replica.identity, Outbox(sql, replica.identity))
+        copies.apply_page(changes)
+        copies.settle()
+
+
+def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
+    """Put the loaded rows in place of the copies, with own operations on top, in one transaction."""
+    with replica.file.loaded(path), replica.file.transaction(durable=True) as sql:
+        (version,) = sql.execute("PRAGMA loaded.user_version").fetchone()
+        (count,) = sql.execute("SELECT count(*) FROM loaded.rows").fetchone()
+        if version != _SNAPSHOT_VERSION or count != last.row_count:
+            raise TransferBroken("the snapshot does not hold what the server said; it is loaded again")
+        outbox = Outbox(sql, replica.identity)
+        outbox.drop(outbox.passed(last.commit_stamp))
+        _forget_vanished(sql)
+        sql.execute("DELETE FROM beneath")
+        sql.execute("DELETE FROM rows WHERE commit_stamp >= 0")
+        sql.execute(
+            "INSERT INTO rows SELECT id, commit_stamp, created_at, message, field_stamps, NULL"
+            " FROM loaded.rows ORDER BY commit_stamp"
+        )
+        copies = Copies(sql, replica.identity, outbox)
+        for memory_id in outbox.memory_ids():
+            copies.touch(memory_id)
+        copies.settle()
+        set_meta(sql, cursor=last.last_sync_at, reload=None)
+    return int(count)
+
+
+def _forget_vanished(sql: sqlite3.Connection) -> None:
+    """Everything goes about memories that this client had and has no more: deleted, or taken back."""
+    vanished = sql.execute(
+        "SELECT id FROM rows WHERE commit_stamp > 0 AND id NOT IN (SELECT id FROM loaded.rows)"
+    ).fetchall()
+    journal.forget(sql, [key for (key,) in vanished])
+    for table in ("vectors", "touches", "counts"):
+        sql.executemany(f"DELETE FROM {table} WHERE id = ?", vanished)  # noqa: S608 - fixed names

@@ -1,0 +1,233 @@
+"""Synchronizing: push what waits, pull what changed, do what the server directs, until nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from client_sync import recovery
+from client_sync.copies import CopyLost
+from client_sync.errors import TransferBroken, UpgradeNeeded, Wiped
+from client_sync.exchange import Exchanged, apply_response, exchange, next_request
+from client_sync.outbox import Outbox
+from client_sync.remote_sync import RemoteSync
+from client_sync.replica import Replica
+from client_sync.replica_file import get_meta, set_meta
+from scrubjay import v1
+from scrubjay.feed import open_page
+from scrubjay.memory import MemoryId
+from scrubjay.wire import from_timestamp
+
+MAX_ROUNDS = 10_000
+"""A first load by pages of ten million memories; more is a server that never ends."""
+MAX_RECOVERIES = 8
+"""Directives followed within one call; a server that asks for more is at fault."""
+VERIFIED_MICROS = 24 * 3600 * 1_000_000
+"""How often the whole replica is compared with the server by digest, without being asked."""
+MOST_NAMED = 1000
+"""Changed memories that a report names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a synchronization is. ``done`` of ``total`` are bytes while ``loading``, else changes so far
+    and None."""
+
+    loading: bool
+    done: int
+    total: int | None
+
+
+@dataclass(slots=True)
+class SyncReport:
+    """What a synchronization did.
+
+    ``pushed``: operations answered. ``pulled``: changes that came in. ``refused``: operations that went to
+    the dead letters. ``conflicts``: operations that met another's edit. ``unsent``: operations that the
+    server takes later. ``loaded``: whether everything was loaded anew. ``reoffered``: what a restored server
+    got back. ``changed``: the memories that show something else now, where they are at most 1 000.
+    """
+
+    pushed: int = 0
+    pulled: int = 0
+    refused: int = 0
+    conflicts: int = 0
+    unsent: int = 0
+    loaded: bool = False
+    forked: bool = False
+    reoffered: int = 0
+    rounds: int = 0
+    changed: set[MemoryId] = field(default_factory=set)
+
+    def add(self, done: Exchanged) -> None:
+        """Count what one exchange did."""
+        self.pushed += done.pushed
+        self.pulled += done.pulled
+        self.refused += done.refused
+        self.conflicts += done.conflicts
+        if len(self.changed) < MOST_NAMED:
+            self.changed |= done.shown
+
+
+def synchronize(
+    replica: Replica,
+    remote: RemoteSync,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+    verify: bool = False,
+) -> SyncReport:
+    """Exchange everything with the server. What was done before an error stays done.
+
+    ``verify`` compares the whole replica with the server by digest, and loads it anew where they differ;
+    once a day that happens by itself. Raises what the remote raises, Wiped, UpgradeNeeded, TransferBroken.
+    """
+    report = SyncReport()
+    with replica.syncing:
+        run = _Run(replica, remote, report, progress, verify)
+        for _ in range(MAX_ROUNDS):
+            report.rounds += 1
+            if run.round():
+                break
+        with replica.file.reading() as sql:
+            report.unsent = Outbox(sql, replica.identity).unanswered_count()
+    return report
+
+
+class _Run:
+    def __init__(
+        self,
+        replica: Replica,
+        remote: RemoteSync,
+        report: SyncReport,
+        progress: Callable[[Progress], None] | None,
+        verify: bool,
+    ) -> None:
+        self._replica = replica
+        self._remote = remote
+        self._report = report
+        self._progress = progress
+        self._verify = verify or self._verification_due()
+        self._recoveries = 0
+
+    def _verification_due(self) -> bool:
+        with self._replica.file.reading() as sql:
+            verified_at = get_meta(sql, "verified_at")
+        return verified_at is not None and self._replica.clock.now() - int(verified_at) > VERIFIED_MICROS
+
+    def round(self) -> bool:
+        """One step; whether nothing is left to do."""
+        if self._recovered():
+            return False
+        request = next_request(self._replica, verify=self._verify)
+        response = exchange(self._replica, self._remote.sync, request)
+        if response.directive != v1.DIRECTIVE_OK:
+            self._follow(response.directive)
+            return False
+        if response.more and not request.last_sync_at and not response.results:
+            self._begin(recovery.begin_reload)
+            return False
+        try:
+            done = apply_response(self._replica, request, response)
+        except CopyLost:
+            self._begin(recovery.begin_reload)
+            return False
+        self._report.add(done)
+        if self._progress is not None:
+            self._progress(Progress(False, self._report.pulled + self._report.pushed, None))
+        return self._judge(done, request, response)
+
+    def _judge(self, done: Exchanged, request: v1.SyncRequest, response: v1.SyncResponse) -> bool:
+        if done.stale:
+            return False
+        if done.digest_differs:
+            self._begin(recovery.begin_reload)
+            return False
+        if response.more:
+            return False
+        if response.digest:
+            self._verify = False
+        if done.retry and not done.pushed:
+            self._recoveries += 1
+            return self._recoveries > 1
+        with self._replica.file.reading() as sql:
+            return Outbox(sql, self._replica.identity).unanswered_count() == 0
+
+    def _follow(self, directive: v1.Directive.ValueType) -> None:
+        if directive == v1.DIRECTIVE_FORK:
+            self._report.forked = True
+            self._begin(recovery.begin_fork)
+        elif directive == v1.DIRECTIVE_EPOCH_CHANGED:
+            self._begin(recovery.begin_epoch)
+        elif directive == v1.DIRECTIVE_RESYNC:
+            self._begin(recovery.begin_reload)
+        elif directive == v1.DIRECTIVE_WIPE:
+            self._replica.file.delete()
+            raise Wiped("this device was told to delete its memories, and did; enrol it again to go on")
+        else:
+            raise UpgradeNeeded("the server asks for a newer version of this program; nothing was lost")
+
+    def _begin(self, step: Callable[[Replica], None]) -> None:
+        self._recoveries += 1
+        if self._recoveries > MAX_RECOVERIES:
+            raise TransferBroken("the server keeps asking to begin anew; nothing was lost, try again later")
+        step(self._replica)
+
+    def _recovered(self) -> bool:
+        """Go on with what a directive began, perhaps in an earlier run; whether there was anything."""
+        with self._replica.file.reading() as sql:
+            cursor, forked, reload = (get_meta(sql, key) for key in ("reoffer_from", "forked", "reload"))
+        if cursor is not None:
+            self._report.reoffered += recovery.reoffer(self._replica, self._remote, cursor)
+        elif forked:
+            self._report.add(recovery.reconcile(self._replica, self._remote))
+        elif reload:
+            recovery.load(self._replica, self._remote, self._loading if self._progress else None)
+            self._report.loaded = True
+        else:
+            return False
+        return True
+
+    def _loading(self, done: int, total: int) -> None:
+        if self._progress is not None:
+            self._progress(Progress(True, done, total))
+
+
+def apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | None:
+    """Take the changes that a Watch response carries; None where a whole ``synchronize`` is needed."""
+    if response.more:
+        return None
+    with replica.syncing:
+        with replica.file.reading() as sql:
+            waiting = sql.execute(
+                "SELECT 1 FROM outbox WHERE number IS NOT NULL AND result IS NULL LIMIT 1"
+            ).fetchone()
+            flagged = any(get_meta(sql, key) is not None for key in ("reoffer_from", "forked", "reload"))
+            here = get_meta(sql, "cursor", "")
+        if waiting or flagged or here != response.from_sync_at:
+            return None
+        try:
+            return _take_watched(replica, response)
+        except CopyLost:
+            recovery.begin_reload(replica)
+            return None
+
+
+def _take_watched(replica: Replica, response: v1.WatchResponse) -> SyncReport | None:
+    from client_sync.copies import Copies
+
+    report = SyncReport()
+    server_time = from_timestamp(response.server_time)
+    with replica.file.transaction(durable=False) as sql:
+        if get_meta(sql, "cursor", "") != response.from_sync_at:
+            return None
+        copies = Copies(sql, replica.identity, Outbox(sql, replica.identity))
+        changes = open_page(response.page)
+        copies.apply_page(changes)
+        copies.take_applied(response.commit_stamp)
+        copies.settle(server_time)
+        set_meta(sql, cursor=response.last_sync_at, synced_at=server_time)
+        report.pulled, report.changed = len(changes), copies.shown
+        retracted = bool(copies.retracted)
+    if retracted:
+        replica.file.forget_deleted()
+    return report

@@ -1,0 +1,162 @@
+"""A replica with no server in reach: everything works, and is on disk when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from client_sync import Replica, ReplicaDamaged, ReplicaExists, ReplicaMissing
+from client_sync.identity import Identity
+from client_sync.outbox import Outbox
+from scrubjay.errors import InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound
+from scrubjay.memory import ClientId, Memory, Micros, PrivacyLevel, Subject
+from scrubjay.operation import Operation, OperationKind
+
+PHONE = Identity(b"principa", ClientId("phone"), Subject("user", "alice"))
+
+
+@pytest.fixture
+def replica(tmp_path: Path) -> Iterator[Replica]:
+    with Replica.create(tmp_path / "alice.db", PHONE) as replica:
+        yield replica
+
+
+def queued(replica: Replica) -> list[Operation]:
+    with replica.file.reading() as sql:
+        return [entry.operation for entry in Outbox(sql, replica.identity).unanswered()]
+
+
+def test_what_is_written_is_read_at_once_and_after_opening_again(replica: Replica) -> None:
+    tea = replica.add("喜欢绿茶 🍵", tags=["drink"], metadata={"city": "Hangzhou"})
+    assert replica.get(tea.id) == tea
+    replica.close()
+    with Replica.open(replica.file.path) as again:
+        assert again.identity == PHONE
+        assert again.list() == [tea]
+        assert [hit.memory for hit in again.search("绿茶")] == [tea]
+
+
+def test_the_list_is_newest_first_and_goes_on_behind_a_memory(replica: Replica) -> None:
+    memories = [replica.add(f"memory {n}", created_at=Micros(n // 2)) for n in range(6)]
+    newest = sorted(memories, key=lambda m: (m.created_at, m.id), reverse=True)
+    assert replica.list(limit=4) == newest[:4]
+    last = newest[3]
+    assert replica.list(before=(last.created_at, last.id)) == newest[4:]
+
+
+def test_an_update_writes_registers_each_on_its_own(replica: Replica) -> None:
+    tea = replica.add("tea", tags=["a", "b"], metadata={"k": 1})
+    changed = replica.update(
+        tea.id, {"content": "green tea", "tags.a": None, "metadata.k": None, "pinned": True}
+    )
+    assert (changed.content, changed.tags, changed.metadata, changed.pinned) == (
+        "green tea",
+        frozenset({"b"}),
+        {},
+        True,
+    )
+    assert replica.get(tea.id) == changed
+
+
+def test_a_deleted_memory_is_gone_and_its_id_is_not_taken_again(replica: Replica) -> None:
+    tea = replica.add("tea")
+    replica.delete(tea.id)
+    replica.delete(tea.id)
+    assert replica.list() == []
+    with pytest.raises(MemoryDeleted):
+        replica.get(tea.id)
+    with pytest.raises(MemoryDeleted):
+        replica.update(tea.id, {"content": "x"})
+    with pytest.raises(MemoryExists):
+        replica.add("again", memory_id=tea.id)
+
+
+def test_what_was_never_sent_is_folded(replica: Replica) -> None:
+    tea = replica.add("tea")
+    replica.update(tea.id, {"content": "green tea"})
+    replica.update(tea.id, {"tags.drink": True})
+    (operation,) = queued(replica)
+    assert operation.kind is OperationKind.CREATE
+    assert isinstance(operation.memory, Memory)
+    assert (operation.memory.content, operation.memory.tags) == ("green tea", frozenset({"drink"}))
+    replica.delete(tea.id)
+    assert queued(replica) == []
+
+
+def test_a_local_memory_is_found_and_never_queued(replica: Replica) -> None:
+    secret = replica.add("my diary", privacy_level=PrivacyLevel.LOCAL_ONLY)
+    assert [hit.memory for hit in replica.search("diary")] == [secret]
+    replica.update(secret.id, {"content": "my other diary"})
+    assert queued(replica) == []
+    replica.update(secret.id, {"privacy_level": int(PrivacyLevel.PRIVATE)})
+    (operation,) = queued(replica)
+    assert operation.kind is OperationKind.CREATE
+    with pytest.raises(InvalidField, match="has left this device"):
+        replica.update(secret.id, {"privacy_level": int(PrivacyLevel.LOCAL_ONLY)})
+    replica.delete(replica.add("other", privacy_level=PrivacyLevel.LOCAL_ONLY).id)
+    assert len(replica.list()) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"content": " "}, "content"),
+        ({"colour": "red"}, "colour"),
+        ({"confidence": 2}, "confidence"),
+        ({"privacy_level": 7}, "privacy_level"),
+        ({"scope": "a//b"}, "scope"),
+    ],
+)
+def test_a_wrong_value_names_its_field_and_changes_nothing(
+    replica: Replica, values: dict[str, object], field: str
+) -> None:
+    tea = replica.add("tea")
+    with pytest.raises(InvalidField, match=field):
+        replica.update(tea.id, values)  # type: ignore[arg-type]  # wrong on purpose
+    assert replica.get(tea.id) == tea
+
+
+def test_scopes_bound_what_a_device_writes(tmp_path: Path) -> None:
+    worker = Identity(b"principa", ClientId("work"), Subject("user", "alice"), ("work",))
+    with Replica.create(tmp_path / "work.db", worker) as replica:
+        memory = replica.add("plan", scope="work/alpha")
+        with pytest.raises(InvalidField, match="outside the scopes"):
+            replica.add("plan", scope="home")
+        with pytest.raises(InvalidField, match="outside the scopes"):
+            replica.update(memory.id, {"scope": "workshop"})
+
+
+def test_history_tells_what_happened_here(replica: Replica) -> None:
+    tea = replica.add("tea")
+    replica.update(tea.id, {"content": "green tea"})
+    replica.delete(tea.id)
+    kinds = [entry.kind for entry in replica.history(tea.id)]
+    assert kinds == [OperationKind.DELETE, OperationKind.SET, OperationKind.CREATE]
+    with pytest.raises(MemoryNotFound):
+        replica.history("019ad1c0-0000-7000-8000-000000000001")
+
+
+def test_an_expired_memory_is_not_shown(replica: Replica) -> None:
+    old = replica.add("old", expires_at=Micros(0))
+    assert replica.list() == []
+    assert list(replica.search("old")) == []
+    with pytest.raises(MemoryNotFound):
+        replica.get(old.id)
+
+
+def test_files_that_are_there_missing_or_damaged_are_told_apart(replica: Replica, tmp_path: Path) -> None:
+    with pytest.raises(ReplicaExists):
+        Replica.create(replica.file.path, PHONE)
+    with pytest.raises(ReplicaMissing):
+        Replica.open(tmp_path / "none.db")
+    (tmp_path / "noise.db").write_bytes(b"noise" * 1000)
+    with pytest.raises(ReplicaDamaged):
+        Replica.open(tmp_path / "noise.db")
+
+
+def test_the_status_counts(replica: Replica) -> None:
+    replica.add("tea")
+    status = replica.status()
+    assert (status.memories, status.unsent, status.dead_letters, status.synced_at) == (1, 1, 0, None)
