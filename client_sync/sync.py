@@ -134,9 +134,9 @@ class _Run:
         self._report.add(done)
         if self._progress is not None:
             self._progress(Progress(False, self._report.pulled + self._report.pushed, None))
-        return self._judge(done, request, response)
+        return self._judge(done, response)
 
-    def _judge(self, done: Exchanged, request: v1.SyncRequest, response: v1.SyncResponse) -> bool:
+    def _judge(self, done: Exchanged, response: v1.SyncResponse) -> bool:
         if done.stale:
             return False
         if done.digest_differs:

@@ -10,6 +10,8 @@ import pytest
 from client_sync import Replica, ReplicaDamaged, ReplicaExists, ReplicaMissing
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
+from client_sync.salvage import is_whole, salvage
+from client_sync.sign_out import SignOut, sign_out
 from scrubjay.errors import InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound
 from scrubjay.memory import ClientId, Memory, Micros, PrivacyLevel, Subject
 from scrubjay.operation import Operation, OperationKind
@@ -160,3 +162,36 @@ def test_the_status_counts(replica: Replica) -> None:
     replica.add("tea")
     status = replica.status()
     assert (status.memories, status.unsent, status.dead_letters, status.synced_at) == (1, 1, 0, None)
+
+
+def test_a_damaged_file_gives_back_what_no_server_has(replica: Replica, tmp_path: Path) -> None:
+    tea = replica.add("tea")
+    diary = replica.add("diary", privacy_level=PrivacyLevel.LOCAL_ONLY)
+    path = replica.file.path
+    replica.close()
+    found = salvage(path)
+    assert (found.unsent, found.local, found.incomplete) == (1, 1, ())
+    assert found.damaged.exists()
+    with Replica.open(path) as again:
+        assert again.identity == PHONE
+        assert [operation.memory_id for operation in queued(again)] == [tea.id]
+        assert {memory.id for memory in again.list()} == {tea.id, diary.id}
+
+
+def test_a_file_of_noise_is_replaced_where_the_caller_knows_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "noise.db"
+    path.write_bytes(b"noise" * 1000)
+    assert not is_whole(path)
+    with pytest.raises(ReplicaDamaged):
+        salvage(path)
+    assert salvage(path, PHONE).incomplete
+    with Replica.open(path) as replica:
+        assert replica.list() == []
+
+
+def test_signing_out_keeps_or_wipes_and_says_how_many_were_not_sent(replica: Replica) -> None:
+    replica.add("tea")
+    path = replica.file.path
+    assert sign_out(replica, SignOut.KEEP) == 1
+    assert sign_out(Replica.open(path), SignOut.WIPE) == 1
+    assert list(path.parent.iterdir()) == []
