@@ -232,8 +232,11 @@ class Copies:
 
     def _show(self, key: bytes, state: State | None, copy: Copy | None) -> None:
         if state is None or copy is None:
-            self._sql.execute("DELETE FROM rows WHERE id = ?", (key,))
+            for table in ("rows", "vectors"):
+                self._sql.execute(f"DELETE FROM {table} WHERE id = ?", (key,))  # noqa: S608 - fixed names
             return
+        content_stamp = state.stamps["content"].pack()
+        self._sql.execute("DELETE FROM vectors WHERE id = ? AND content_stamp <> ?", (key, content_stamp))
         values = (copy.commit_stamp, state.memory.created_at, copy.message, copy.field_stamps, key)
         updated = self._sql.execute(
             "UPDATE rows SET commit_stamp = ?, created_at = ?, message = ?, field_stamps = ?, terms = NULL"

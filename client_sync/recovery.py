@@ -219,5 +219,9 @@ def _forget_vanished(sql: sqlite3.Connection) -> None:
         "SELECT id FROM rows WHERE commit_stamp > 0 AND id NOT IN (SELECT id FROM loaded.rows)"
     ).fetchall()
     journal.forget(sql, [key for (key,) in vanished])
-    for table in ("vectors", "touches", "counts"):
+    sql.execute(
+        "DELETE FROM vectors WHERE id NOT IN (SELECT old.id FROM rows AS old JOIN loaded.rows AS new"
+        " ON old.id = new.id WHERE old.field_stamps = new.field_stamps)"
+    )
+    for table in ("touches", "counts"):
         sql.executemany(f"DELETE FROM {table} WHERE id = ?", vanished)  # noqa: S608 - fixed names

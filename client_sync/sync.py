@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from client_sync import recovery
-from client_sync.copies import CopyLost
+from client_sync.copies import Copies, CopyLost
 from client_sync.errors import TransferBroken, UpgradeNeeded, Wiped
 from client_sync.exchange import Exchanged, apply_response, exchange, next_request
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
 from client_sync.replica_file import get_meta, set_meta
+from client_sync.vectors import fetch_vectors
 from scrubjay import v1
 from scrubjay.feed import open_page
 from scrubjay.memory import MemoryId
@@ -45,7 +46,7 @@ class SyncReport:
     ``pushed``: operations answered. ``pulled``: changes that came in. ``refused``: operations that went to
     the dead letters. ``conflicts``: operations that met another's edit. ``unsent``: operations that the
     server takes later. ``loaded``: whether everything was loaded anew. ``reoffered``: what a restored server
-    got back. ``changed``: the memories that show something else now, where they are at most 1 000.
+    got back. ``vectors``: embeddings that came in. ``changed``: the memories that show something else now, where they are at most 1 000.
     """
 
     pushed: int = 0
@@ -56,6 +57,7 @@ class SyncReport:
     loaded: bool = False
     forked: bool = False
     reoffered: int = 0
+    vectors: int = 0
     rounds: int = 0
     changed: set[MemoryId] = field(default_factory=set)
 
@@ -75,9 +77,11 @@ def synchronize(
     *,
     progress: Callable[[Progress], None] | None = None,
     verify: bool = False,
+    vectors: bool = False,
 ) -> SyncReport:
     """Exchange everything with the server. What was done before an error stays done.
 
+    ``vectors`` fetches the embeddings that are missing too, for searching by meaning offline.
     ``verify`` compares the whole replica with the server by digest, and loads it anew where they differ;
     once a day that happens by itself. Raises what the remote raises, Wiped, UpgradeNeeded, TransferBroken.
     """
@@ -88,6 +92,8 @@ def synchronize(
             report.rounds += 1
             if run.round():
                 break
+        if vectors:
+            report.vectors = fetch_vectors(replica, remote)
         with replica.file.reading() as sql:
             report.unsent = Outbox(sql, replica.identity).unanswered_count()
     return report
@@ -213,8 +219,6 @@ def apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | No
 
 
 def _take_watched(replica: Replica, response: v1.WatchResponse) -> SyncReport | None:
-    from client_sync.copies import Copies
-
     report = SyncReport()
     server_time = from_timestamp(response.server_time)
     with replica.file.transaction(durable=False) as sql:
