@@ -14,11 +14,15 @@ import base64
 import hmac
 import re
 
-from scrubjay.errors import CursorInvalid
+from scrubjay import v1
+from scrubjay.errors import CursorAhead, CursorInvalid
 from scrubjay.memory import ClientId, Micros, parse_time
-from scrubjay.stamp import CommitStamp, parse_time_text, time_text
+from scrubjay.stamp import COUNTER_BITS, CommitStamp, parse_time_text, time_text
 from server.feed import BEGINNING, Position
-from server.store.memory_store import StreamKey
+from server.store.memory_store import StreamHead, StreamKey
+
+SAFETY_WINDOW_MICROS = 5 * 60 * 1_000_000
+"""Longer than any transaction stays open, and than clocks of servers differ."""
 
 _MAC_BYTES = 16
 _TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z\.[0-9a-f]{4}"
@@ -67,6 +71,32 @@ class Cursors:
         bound = "\0".join(("cursor", key.incarnation, key.stream, client_id, *map(str, numbers)))
         mac = hmac.digest(self._secret, bound.encode(), "sha256")[:_MAC_BYTES]
         return base64.urlsafe_b64encode(mac).decode().rstrip("=")
+
+
+def placed(cursor: Position | Micros, head: StreamHead | None) -> Position | v1.Directive.ValueType:
+    """The position that a cursor stands for in the stream, or what its reader must do first.
+
+    A simple client's time lies a safety window earlier than it says, since rows that were stamped before
+    it may have been committed after it. CursorAhead where the stream went back in time.
+    """
+    if not isinstance(cursor, Position):
+        return _simple(cursor, head)
+    if cursor.stamp == 0:
+        return BEGINNING
+    if head is None or cursor.epoch != head.epoch:
+        return v1.DIRECTIVE_EPOCH_CHANGED
+    if cursor.stamp > head.head:
+        raise CursorAhead
+    return v1.DIRECTIVE_RESYNC if cursor.forgotten(head.horizon) else cursor
+
+
+def _simple(time: Micros, head: StreamHead | None) -> Position | v1.Directive.ValueType:
+    if head is None:
+        return BEGINNING
+    millis = max(0, (time - SAFETY_WINDOW_MICROS) // 1000)
+    stamp = min(CommitStamp(millis << COUNTER_BITS), head.head)
+    position = Position(stamp, stamp, head.epoch)
+    return v1.DIRECTIVE_RESYNC if position.forgotten(head.horizon) else position
 
 
 def _position(stamp: str, base: str | None, began: str | None, epoch: str, _mac: str) -> Position:

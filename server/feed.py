@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from scrubjay import v1
-from scrubjay.feed import MAX_CHANGES, part, read_state, whole
-from scrubjay.memory import MemoryId, Subject, Viewer
+from scrubjay.feed import MAX_CHANGES, bucket_digests, part, read_state, whole
+from scrubjay.memory import MemoryId, Subject, Viewer, id_bytes
 from scrubjay.stamp import CommitStamp, Stamp, unpack_field_stamps
 from server.store.memory_store import FeedRow, Grave, Reading, Retraction, StreamKey
 from server.store.rows import CREATED, may_hear, to_field_commits
@@ -26,6 +26,7 @@ MOST_LOOKED_AT = 20_000
 """Rows that one page looks at: a page may be short, or empty, before the end."""
 _CHUNK = 500
 """Rows that are read from SQL at a time."""
+_DIGEST_CHUNK = 5000
 _FRAME_BYTES = 26
 """Beside a change's own: its id, the distance to the one before, and its place in the page."""
 _NOTHING = CommitStamp(0)
@@ -128,10 +129,12 @@ def _items(reading: Reading, key: StreamKey, viewer: Viewer, position: Position)
 T = TypeVar("T", bound=_Item)
 
 
-def _chunks(read: Callable[[CommitStamp], Sequence[T]], after: CommitStamp) -> Iterator[T]:
+def _chunks(
+    read: Callable[[CommitStamp], Sequence[T]], after: CommitStamp, size: int = _CHUNK
+) -> Iterator[T]:
     while chunk := read(after):
         yield from chunk
-        if len(chunk) < _CHUNK:
+        if len(chunk) < size:
             return
         after = chunk[-1].commit_stamp
 
@@ -187,3 +190,9 @@ def _living_change(
     if made or not written.isdisjoint(_WHO_SEES_IT):
         return whole(row.message, row.field_stamps, subject)
     return part(read_state(row.message, row.field_stamps), sorted(written))
+
+
+def digests(reading: Reading, key: StreamKey, viewer: Viewer) -> list[int]:
+    """``bucket_digests`` of everything that the viewer sees."""
+    rows = _chunks(lambda at: reading.guarded_after(key, at, _DIGEST_CHUNK), _NOTHING, _DIGEST_CHUNK)
+    return bucket_digests((id_bytes(row.memory_id), row.commit_stamp) for row in rows if viewer.sees(row))

@@ -7,11 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scrubjay.memory import ClientId, Memory, Micros, PrivacyLevel, new_memory_id
-from scrubjay.merge import Outcome
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, new_memory_id
+from scrubjay.merge import Outcome, State, WriteResult, registers
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.store.history import HistoryChange, HistoryRow
+from server.store.rows import private_to
 from tenants.tenant import Incarnation
 
 
@@ -25,12 +26,16 @@ def server_replica(incarnation: Incarnation) -> ReplicaId:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The client a write comes from, the clock that stamps it, and the key and role that vouch for it."""
+    """The client a write comes from, the clock that stamps it, and the key and role that vouch for it.
+
+    ``spell`` names the time offline that a device's edits were made in; empty for others.
+    """
 
     client_id: ClientId
     replica: ReplicaId
     actor: str
     role: str
+    spell: str = ""
 
     def history_row(
         self,
@@ -41,12 +46,33 @@ class Author:
         commit_stamp: CommitStamp,
     ) -> HistoryRow:
         """The operation as History keeps it. ``memory`` is its state after, or before a delete."""
-        private = memory.privacy_level is PrivacyLevel.PRIVATE
-        superseded = bool(changes) and all(change.outcome is Outcome.SUPERSEDED for change in changes)
-        concurrent = any(change.outcome is not Outcome.APPLIED for change in changes)
+        operation_id = new_memory_id(stamp.millis, os.urandom(10))
+        return self.record(
+            operation_id,
+            memory.id,
+            kind,
+            changes,
+            stamp,
+            commit_stamp,
+            private_to(memory),
+            outcome_of(changes),
+        )
+
+    def record(
+        self,
+        operation_id: str,
+        memory_id: MemoryId,
+        kind: OperationKind,
+        changes: Sequence[HistoryChange],
+        stamp: Stamp,
+        commit_stamp: CommitStamp,
+        private_to: ClientId,
+        outcome: Outcome,
+    ) -> HistoryRow:
+        """An operation that ended as ``outcome``, and the only client that may see it, if not all may."""
         return HistoryRow(
-            operation_id=new_memory_id(stamp.millis, os.urandom(10)),
-            memory_id=memory.id,
+            operation_id=operation_id,
+            memory_id=memory_id,
             commit_stamp=commit_stamp,
             kind=kind,
             changes=tuple(changes),
@@ -54,11 +80,38 @@ class Author:
             replica_id=stamp.replica,
             actor=self.actor,
             role=self.role,
-            outcome=Outcome.SUPERSEDED
-            if superseded
-            else Outcome.APPLIED_CONCURRENT
-            if concurrent
-            else Outcome.APPLIED,
+            outcome=outcome,
             claimed_at=Micros(stamp.millis * 1000),
-            private_to=memory.owner_client_id if private else ClientId(""),
+            private_to=private_to,
+            spell=self.spell,
         )
+
+
+def outcome_of(changes: Sequence[HistoryChange]) -> Outcome:
+    """How an operation ended whose registers ended so."""
+    if changes and all(change.outcome is Outcome.SUPERSEDED for change in changes):
+        return Outcome.SUPERSEDED
+    if any(change.outcome is not Outcome.APPLIED for change in changes):
+        return Outcome.APPLIED_CONCURRENT
+    return Outcome.APPLIED
+
+
+def first_values(memory: Memory, stamp: Stamp) -> list[HistoryChange]:
+    """A create's registers as History keeps them."""
+    return [
+        HistoryChange(field, None, value, stamp, None, Outcome.APPLIED) for field, value in registers(memory)
+    ]
+
+
+def last_text(state: State, stamp: Stamp) -> list[HistoryChange]:
+    """What History keeps of a memory that was deleted: its last text."""
+    base = state.stamps.get("content")
+    return [HistoryChange("content", state.memory.content, None, stamp, base, Outcome.APPLIED)]
+
+
+def written(results: Sequence[WriteResult]) -> list[HistoryChange]:
+    """The writes of an edit as History keeps them."""
+    return [
+        HistoryChange(r.write.field, r.old_value, r.write.value, r.write.stamp, r.write.base, r.outcome)
+        for r in results
+    ]

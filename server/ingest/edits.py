@@ -19,12 +19,11 @@ from scrubjay.memory import (
     violations,
     visible,
 )
-from scrubjay.merge import KEYED_FIELDS, Outcome, State, Write, WriteResult, apply, get
+from scrubjay.merge import KEYED_FIELDS, State, Write, WriteResult, apply, get
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
-from server.ingest.author import Author
-from server.store.history import HistoryChange
+from server.ingest.author import Author, last_text, written
 from server.store.rows import Grave, StoredMemory, StreamKey
 from server.store.vector_codec import encode_vector
 from server.store.writing import Writing
@@ -70,12 +69,8 @@ def update(
     writing.replace(key, old, stored)
     if edit.vector is not None and state.stamps["content"] == stamp:
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
-    changes = [
-        HistoryChange(r.write.field, r.old_value, r.write.value, r.write.stamp, r.write.base, r.outcome)
-        for r in results
-    ]
     writing.add_history(
-        key, [author.history_row(state.memory, OperationKind.SET, changes, stamp, commit_stamp)]
+        key, [author.history_row(state.memory, OperationKind.SET, written(results), stamp, commit_stamp)]
     )
     return stored, results
 
@@ -182,7 +177,7 @@ def _bury(
         key,
         [
             author.history_row(
-                stored.memory, OperationKind.DELETE, _last_text(stored, stamp), stamp, commit_stamp
+                stored.memory, OperationKind.DELETE, last_text(stored.state, stamp), stamp, commit_stamp
             )
             for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
         ],
@@ -193,8 +188,3 @@ def _after(stored: StoredMemory, commit_stamp: CommitStamp, author: Author) -> S
     """A stamp of this commit that is later than every edit of the memory."""
     latest = stored.state.latest()
     return Stamp(max(commit_stamp, latest.time + 1 if latest else 0), author.replica)
-
-
-def _last_text(stored: StoredMemory, stamp: Stamp) -> list[HistoryChange]:
-    base = stored.state.stamps.get("content")
-    return [HistoryChange("content", stored.memory.content, None, stamp, base, Outcome.APPLIED)]

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from scrubjay.errors import MemoryExists
 from scrubjay.memory import Memory
-from scrubjay.merge import Outcome, create, registers
+from scrubjay.merge import create
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
-from server.ingest.author import Author
-from server.store.history import HistoryChange
+from server.ingest.author import Author, first_values
 from server.store.rows import StoredMemory, StreamKey
 from server.store.vector_codec import encode_vectors
 from server.store.writing import Writing
@@ -78,15 +77,9 @@ def _add_to_stream(
         key,
         [
             author.history_row(
-                one.memory, OperationKind.CREATE, _first_values(one.memory, stamp), stamp, one.commit_stamp
+                one.memory, OperationKind.CREATE, first_values(one.memory, stamp), stamp, one.commit_stamp
             )
             for one, stamp in zip(stored, stamps, strict=True)
         ],
     )
     return stored
-
-
-def _first_values(memory: Memory, stamp: Stamp) -> list[HistoryChange]:
-    return [
-        HistoryChange(field, None, value, stamp, None, Outcome.APPLIED) for field, value in registers(memory)
-    ]

@@ -64,6 +64,8 @@ class ReplicaWriting:
                 "commit_stamp": one.commit_stamp,
                 "client_id": one.client_id,
                 "scopes": SCOPE_SEPARATOR.join(one.scopes),
+                "actor": one.actor,
+                "role": one.role,
                 "replica_id": one.replica_id,
                 "spell": one.spell,
                 "operation": one.operation,

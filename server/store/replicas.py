@@ -40,7 +40,7 @@ class SavedOperation:
 
 @dataclass(frozen=True, slots=True)
 class WaitingOperation:
-    """A SET that waits for its memory's create, and for whom.
+    """A SET that waits for its memory's create, and whose it is.
 
     ``operation`` is encoded as its replica would send it, with its id; ``vector`` is its new content's.
     """
@@ -50,6 +50,8 @@ class WaitingOperation:
     commit_stamp: CommitStamp
     client_id: ClientId
     scopes: tuple[str, ...]
+    actor: str
+    role: str
     replica_id: ReplicaId
     spell: str
     operation: bytes
@@ -177,6 +179,8 @@ class _Lookups:
                         "commit_stamp",
                         "client_id",
                         "scopes",
+                        "actor",
+                        "role",
                         "replica_id",
                         "spell",
                         "operation",

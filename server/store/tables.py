@@ -173,6 +173,8 @@ waiting = Table(
     _column("commit_stamp", BigInteger),
     _column("client_id", Text),
     _column("scopes", Text),
+    _column("actor", Text),
+    _column("role", Text),
     _column("replica_id", LargeBinary),
     _column("spell", Text),
     _column("operation", LargeBinary),

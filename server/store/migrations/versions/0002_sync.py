@@ -71,6 +71,8 @@ def upgrade() -> None:
         sa.Column("commit_stamp", sa.BigInteger, nullable=False),
         sa.Column("client_id", sa.Text, nullable=False),
         sa.Column("scopes", sa.Text, nullable=False),
+        sa.Column("actor", sa.Text, nullable=False),
+        sa.Column("role", sa.Text, nullable=False),
         sa.Column("replica_id", sa.LargeBinary, nullable=False),
         sa.Column("spell", sa.Text, nullable=False),
         sa.Column("operation", sa.LargeBinary, nullable=False),

@@ -1,0 +1,114 @@
+"""What a replica sends up, as values, and whether it follows from what it sent before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from scrubjay import v1
+from scrubjay.errors import InvalidField
+from scrubjay.memory import ClientId, Subject, id_text
+from scrubjay.operation import (
+    NO_CHAIN,
+    Operation,
+    OperationId,
+    OperationKind,
+    decode,
+    derived_id,
+    next_chain,
+)
+from scrubjay.stamp import ReplicaId
+from server.store.replicas import AccessTotal, ReplicaMark
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Encoded operations in the order of their numbers, from ``first_number`` on, and grown totals.
+
+    ``chain`` is the replica's chain before the first of them.
+    """
+
+    replica_id: ReplicaId
+    first_number: int
+    chain: bytes
+    encoded: tuple[bytes, ...] = ()
+    touches: tuple[AccessTotal, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it brings nothing."""
+        return not self.encoded and not self.touches
+
+
+def answered_before(upload: Upload, mark: ReplicaMark | None, client_id: ClientId) -> int | None:
+    """How many of the first operations were answered in an earlier call; None for a fork.
+
+    A fork is a replica that went back in time, or one that two files use: its operations do not follow
+    from those that were answered.
+    """
+    if mark is None:
+        mark = ReplicaMark(client_id, 0, NO_CHAIN)
+    count = mark.number - (upload.first_number - 1)
+    if mark.client_id != client_id or not 0 <= count <= len(upload.encoded):
+        return None
+    return count if chained(upload.chain, upload.encoded[:count]) == mark.chain else None
+
+
+def chained(chain: bytes, encoded: Sequence[bytes]) -> bytes:
+    """The chain behind these operations."""
+    for one in encoded:
+        chain = next_chain(chain, one)
+    return chain
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An operation as it arrived: what it is, or with ``refusal`` why it can be none.
+
+    ``vector`` is the encoded vector of the content that it writes.
+    """
+
+    operation_id: OperationId
+    operation: Operation | None
+    refusal: str = ""
+    vector: bytes | None = None
+
+    @property
+    def content(self) -> str | None:
+        """The content that it writes, if any."""
+        return None if self.operation is None else _content(self.operation)
+
+
+def arrive(upload: Upload, client_id: ClientId, subject: Subject) -> list[Arrived]:
+    """The operations of an upload, decoded; one that can't be is refused alone."""
+    return [
+        _arrive(encoded, upload.replica_id, number, client_id, subject)
+        for number, encoded in enumerate(upload.encoded, upload.first_number)
+    ]
+
+
+def _arrive(
+    encoded: bytes, replica_id: ReplicaId, number: int, client_id: ClientId, subject: Subject
+) -> Arrived:
+    try:
+        operation = decode(encoded, replica_id, number, client_id, subject)
+    except InvalidField as error:
+        return Arrived(_id_of(encoded, replica_id, number), None, error.message)
+    return Arrived(operation.operation_id, operation)
+
+
+def _id_of(encoded: bytes, replica_id: ReplicaId, number: int) -> OperationId:
+    """The id under which an operation that can't be decoded is answered."""
+    try:
+        named = v1.Operation.FromString(encoded).operation_id
+        return OperationId(id_text(named))
+    except (DecodeError, ValueError):
+        return derived_id(replica_id, number, encoded)
+
+
+def _content(operation: Operation) -> str | None:
+    if operation.kind is OperationKind.CREATE and operation.memory is not None:
+        return operation.memory.content
+    return next((str(write.value) for write in operation.writes if write.field == "content"), None)
