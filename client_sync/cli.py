@@ -30,7 +30,7 @@ def main() -> None:
     app()
 
 
-class Remote:
+class RemoteMemories:
     """A server's memories, until closed. Connects on the first call.
 
     ValueError where the target or the key cannot be right.

@@ -13,7 +13,7 @@ import typer
 from google.protobuf.message import Message
 from rich.console import Console
 
-from client_sync.cli import Remote
+from client_sync.cli import RemoteMemories
 from client_sync.rendering import Tables, json_line, plain
 from scrubjay import v1
 from scrubjay.errors import ScrubjayError, Unavailable
@@ -48,7 +48,7 @@ class Settings:
 class Session:
     """One command's server, settings and output."""
 
-    def __init__(self, settings: Settings, remote: Remote) -> None:
+    def __init__(self, settings: Settings, remote: RemoteMemories) -> None:
         self.user = settings.user
         self.memories = remote.memories
         self.call = remote.call
@@ -79,7 +79,7 @@ def open_session(
     if not settings.api_key:
         raise typer.BadParameter("give --api-key or set SCRUBJAY_API_KEY")
     with usage(""):
-        remote = Remote(settings.server, settings.api_key)
+        remote = RemoteMemories(settings.server, settings.api_key)
     with remote:
         try:
             yield Session(settings, remote)
