@@ -14,19 +14,27 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from scrubjay import v1
 from scrubjay.errors import MemoryDeleted, MemoryNotFound, RequestIdReused, RevisionNotReached
 from scrubjay.filters import Matcher
-from scrubjay.memory import ClientId, MemoryId, Micros, permitted, visible, within
+from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, permitted, visible, within
+from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import commit_micros
+from server.feed import NOTHING_OWN, FeedPage, Own, Position, read_page
 from server.index.cache import StreamCache
 from server.index.resident import View
+from server.ingest.operations import Merged, Sender
+from server.ingest.taking import take_upload
+from server.ingest.uploads import Arrived, Upload
+from server.pull import Pull, Pulled, read_pull, standing
 from server.recall.search import Hit, Query, search
 from server.store.history import HistoryRow
-from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamKey, Writing
+from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamHead, StreamKey, Writing
 from tenants.tenant import Incarnation
 
 Answer = TypeVar("Answer", bound=Message)
+T = TypeVar("T")
 _Memories = list[StoredMemory]
 _Operations = list[HistoryRow]
 
@@ -233,6 +241,63 @@ class Shard:
             return answer
 
         return self._store.write(locked, once)
+
+    # --- sync -------------------------------------------------------------------------------------
+
+    def head(self, key: StreamKey) -> StreamHead | None:
+        """Where the stream stands; None where nothing was ever written to it."""
+        with self._store.read() as reading:
+            return reading.head(key)
+
+    def feed_page(
+        self, key: StreamKey, subject: Subject, viewer: Viewer, position: Position, *, max_bytes: int
+    ) -> FeedPage:
+        """What changed for the viewer behind the position."""
+        with self._store.read() as reading:
+            return read_page(reading, key, subject, viewer, position, max_bytes=max_bytes)
+
+    def standing(self, pull: Pull, upload: Upload) -> Position | v1.Directive.ValueType:
+        """Where a pull begins, or what its replica must do before anything of it is taken."""
+        with self._store.read() as reading:
+            return standing(reading, pull, upload)
+
+    def known_operations(self, incarnation: Incarnation, ids: Sequence[OperationId]) -> set[OperationId]:
+        """Those of the operations that have a result."""
+        with self._store.read() as reading:
+            return set(reading.operation_results(incarnation, ids))
+
+    def take(
+        self,
+        key: StreamKey,
+        space: str,
+        sender: Sender,
+        upload: Upload,
+        arrived: Sequence[Arrived],
+        now: Micros,
+    ) -> Merged | None:
+        """Take an upload; None, and nothing taken, for a fork."""
+        return self.write_stream(
+            key, lambda writing: take_upload(writing, key, space, sender, upload, arrived, now)
+        )
+
+    def pull(
+        self, pull: Pull, upload: Upload | None = None, own: Own = NOTHING_OWN
+    ) -> Pulled | v1.Directive.ValueType:
+        """What a pull brings, or what its replica must do first."""
+        with self._store.read() as reading:
+            return read_pull(reading, pull, upload, own)
+
+    def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
+        """Run ``unit`` under the head of one stream; what it returned, once it is committed."""
+
+        def noted(writing: Writing) -> T:
+            result = unit(writing)
+            head = writing.advanced.get(key)
+            if head is not None:
+                writing.on_commit(lambda: self._note({key: head.head}))
+            return result
+
+        return self._store.write([key], noted)
 
     def _note(self, heads: Mapping[StreamKey, CommitStamp]) -> None:
         for key, head in heads.items():

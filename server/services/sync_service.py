@@ -1,0 +1,232 @@
+"""The door of SyncService: a device's subject, client and scopes come from its token alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol
+
+from scrubjay import v1
+from scrubjay.errors import PrincipalMismatch, Unavailable
+from scrubjay.feed import MAX_PAGE_BYTES, PACKED_FROM_BYTES, pack, seal_page
+from scrubjay.memory import Micros, Subject, Viewer, id_bytes
+from scrubjay.operation import OperationId
+from scrubjay.stamp import CommitStamp
+from scrubjay.wire import to_timestamp
+from server.cursor import Cursors
+from server.ingest.author import Author
+from server.ingest.operations import Merged, Sender
+from server.ingest.uploads import Arrived, Upload, arrive
+from server.providers.embedder import Embedder, TextKind
+from server.pull import Pull, Pulled
+from server.router import Router, tenant_of
+from server.services.uploads import read_upload
+from server.shard import Shard
+from server.store.memory_store import StreamKey
+from server.store.vector_codec import encode_vectors
+from tenants.tenant import Caller, Role, Tenant, principal
+
+_PATH = "/scrubjay.v1.SyncService/"
+_DEVICE = frozenset({Role.DEVICE})
+ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
+    {f"{_PATH}{rpc}": _DEVICE for rpc in ("Snapshot", "Watch", "Reconcile", "Reoffer", "Vectors")}
+    | {
+        f"{_PATH}RegisterDevice": frozenset({Role.ENROLMENT}),
+        f"{_PATH}RefreshToken": frozenset({Role.DEVICE, Role.EXPIRED_DEVICE}),
+        f"{_PATH}Sync": frozenset({Role.DEVICE, Role.REVOKED_DEVICE}),
+    }
+)
+"""Who may call what. A revoked device that calls Sync is told to delete what it holds."""
+
+PROTOCOL = 1
+"""The oldest protocol that is spoken."""
+
+
+class Registration(Protocol):
+    """Makes devices and their tokens."""
+
+    def register_device(self, request: v1.RegisterDeviceRequest, caller: Caller) -> v1.RegisterDeviceResponse:
+        """A device of the enrolment that is the caller's credential."""
+
+    def refresh_token(self, request: v1.RefreshTokenRequest, caller: Caller) -> v1.RefreshTokenResponse:
+        """The next token of the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a device's calls go: its tenant's shard, its subject's stream, and who looks."""
+
+    tenant: Tenant
+    shard: Shard
+    key: StreamKey
+    subject: Subject
+    viewer: Viewer
+
+    @property
+    def principal(self) -> bytes:
+        """Names tenant, subject and client."""
+        return principal(self.tenant.incarnation, self.subject, self.viewer.client_id)
+
+
+class SyncService:
+    """Answers SyncService's RPCs. ``clock`` gives microseconds since 1970."""
+
+    def __init__(
+        self,
+        router: Router,
+        embedder: Embedder,
+        secret: bytes,
+        clock: Callable[[], Micros],
+        registration: Registration,
+    ) -> None:
+        self._router = router
+        self._embedder = embedder
+        self._cursors = Cursors(secret)
+        self._clock = clock
+        self._registration = registration
+
+    def register_device(self, request: v1.RegisterDeviceRequest, caller: Caller) -> v1.RegisterDeviceResponse:
+        """A device of the enrolment that is the caller's credential."""
+        return self._registration.register_device(request, caller)
+
+    def refresh_token(self, request: v1.RefreshTokenRequest, caller: Caller) -> v1.RefreshTokenResponse:
+        """The next token of the device."""
+        return self._registration.refresh_token(request, caller)
+
+    def place(self, caller: Caller) -> Place:
+        """Where the device's calls go."""
+        tenant, device = tenant_of(caller), caller.device
+        if device is None:
+            raise ValueError("a caller that is no device reached SyncService")
+        return Place(
+            tenant,
+            self._router.shard(tenant),
+            StreamKey(tenant.incarnation, device.subject.key),
+            device.subject,
+            Viewer(caller.client_id, device.scopes),
+        )
+
+    # --- Sync -------------------------------------------------------------------------------------
+
+    def sync(self, request: v1.SyncRequest, caller: Caller) -> v1.SyncResponse:
+        """Take what the replica sends up, then send down what changed."""
+        now = self._clock()
+        if caller.role is Role.REVOKED_DEVICE:
+            return self._directed(v1.DIRECTIVE_WIPE)
+        if request.protocol < PROTOCOL:
+            return self._directed(v1.DIRECTIVE_UPGRADE)
+        place = self.place(caller)
+        if request.principal and request.principal != place.principal:
+            raise PrincipalMismatch
+        upload = read_upload(request, now)
+        pull = self._pull(request, place)
+        if upload is None or upload.empty:
+            return self._answer(request, place, place.shard.pull(pull, upload), [])
+        merged = self._take(request, place, pull, upload, caller, now)
+        if not isinstance(merged, Merged):
+            return self._directed(merged)
+        return self._answer(request, place, place.shard.pull(pull, own=merged.own), merged.results)
+
+    def _pull(self, request: v1.SyncRequest, place: Place) -> Pull:
+        return Pull(
+            place.key,
+            place.subject,
+            place.viewer,
+            self._cursors.read(place.key, place.viewer.client_id, request.last_sync_at),
+            min(request.max_bytes or MAX_PAGE_BYTES, MAX_PAGE_BYTES),
+            request.include_digest,
+            CommitStamp(request.counts_after) if request.include_counts else None,
+        )
+
+    def _take(
+        self,
+        request: v1.SyncRequest,
+        place: Place,
+        pull: Pull,
+        upload: Upload,
+        caller: Caller,
+        now: Micros,
+    ) -> Merged | v1.Directive.ValueType:
+        directive = place.shard.standing(pull, upload)
+        if isinstance(directive, int):
+            return directive
+        arrived = arrive(upload, place.viewer.client_id, place.subject)
+        known = place.shard.known_operations(place.tenant.incarnation, [one.operation_id for one in arrived])
+        arrived = self._embedded(arrived, known)
+        sender = Sender(
+            place.viewer, _author(caller, upload, request.spell), upload.replica_id, place.subject
+        )
+        merged = place.shard.take(place.key, place.tenant.space, sender, upload, arrived, now)
+        return v1.DIRECTIVE_FORK if merged is None else merged
+
+    def _embedded(self, arrived: Sequence[Arrived], known: Container[OperationId]) -> list[Arrived]:
+        """The operations with the vectors of the contents they write. Without the model, they have none."""
+        texts = {
+            n: one.content
+            for n, one in enumerate(arrived)
+            if one.content is not None and one.operation_id not in known
+        }
+        if not texts:
+            return list(arrived)
+        try:
+            vectors = encode_vectors(self._embedder.embed(list(texts.values()), TextKind.DOCUMENT))
+        except Unavailable:
+            return list(arrived)
+        made = dict(zip(texts, vectors, strict=True))
+        return [replace(one, vector=made.get(n)) for n, one in enumerate(arrived)]
+
+    def _answer(
+        self,
+        request: v1.SyncRequest,
+        place: Place,
+        pulled: Pulled | v1.Directive.ValueType,
+        results: Sequence[v1.OperationResult],
+    ) -> v1.SyncResponse:
+        if isinstance(pulled, Pulled):
+            response = self._page(place, pulled)
+        elif results:  # what was taken is answered first; the next call gets the directive
+            response = v1.SyncResponse(last_sync_at=request.last_sync_at, more=True)
+        else:
+            return self._directed(pulled)
+        response.directive = v1.DIRECTIVE_OK
+        response.server_time.CopyFrom(to_timestamp(self._clock()))
+        response.results.extend(results)
+        return response
+
+    def _page(self, place: Place, pulled: Pulled) -> v1.SyncResponse:
+        position = pulled.page.position
+        response = v1.SyncResponse(
+            last_sync_at=self._cursors.text(place.key, place.viewer.client_id, position),
+            commit_stamp=position.stamp,
+            more=pulled.page.more,
+            digest=pulled.digest,
+            counts=[
+                v1.AccessCount(
+                    memory_id=id_bytes(one.memory_id),
+                    count=one.count,
+                    last_access_at=to_timestamp(one.last_access_at),
+                )
+                for one in pulled.counts
+            ],
+            counts_after=pulled.counts_after,
+        )
+        page = seal_page(pulled.page.changes)
+        if page.ByteSize() < PACKED_FROM_BYTES:
+            response.page.CopyFrom(page)
+        else:
+            response.packed_page = pack(page)
+        return response
+
+    def _directed(self, directive: v1.Directive.ValueType) -> v1.SyncResponse:
+        return v1.SyncResponse(directive=directive, server_time=to_timestamp(self._clock()))
+
+
+def _author(caller: Caller, upload: Upload, spell: int) -> Author:
+    return Author(
+        caller.client_id,
+        upload.replica_id,
+        caller.key_id,
+        caller.role.name,
+        f"{upload.replica_id.hex()[:8]}-{spell}",
+    )

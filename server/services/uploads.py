@@ -1,0 +1,71 @@
+"""What a Sync sends up, as values."""
+
+from __future__ import annotations
+
+from scrubjay import v1
+from scrubjay.errors import InvalidField
+from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS, unpack
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, MemoryId, Micros, id_text
+from scrubjay.operation import NO_CHAIN
+from scrubjay.stamp import ReplicaId
+from scrubjay.wire import from_timestamp
+from server.ingest.uploads import Upload
+from server.store.replicas import AccessTotal
+
+MAX_TOUCHES = 1000
+MAX_TOTAL = 2**40
+"""So that the sum over all replicas fits the database's integers."""
+_MAX_NUMBER = 2**62
+
+
+def read_upload(request: v1.SyncRequest, now: Micros) -> Upload | None:
+    """What a replica sends up; None for a client without one. InvalidField names what is wrong."""
+    encoded = _encoded(request)
+    if not request.replica_id:
+        if encoded or request.touches:
+            raise InvalidField.of("replica_id", "is empty; operations and touches need the replica's")
+        return None
+    if len(request.replica_id) != 16:
+        raise InvalidField.of("replica_id", f"has {len(request.replica_id)} bytes; it must have 16")
+    if not 1 <= request.first_number <= _MAX_NUMBER:
+        raise InvalidField.of("first_number", f"is {request.first_number}; numbers begin with 1")
+    if len(request.chain) != (16 if request.first_number > 1 else len(NO_CHAIN)):
+        raise InvalidField.of(
+            "chain", f"has {len(request.chain)} bytes; it must have 16, and none before number 1"
+        )
+    return Upload(
+        ReplicaId(request.replica_id), request.first_number, request.chain, encoded, _touches(request, now)
+    )
+
+
+def _encoded(request: v1.SyncRequest) -> tuple[bytes, ...]:
+    field, batch = "batch", request.batch
+    if request.packed_batch:
+        if request.HasField("batch"):
+            raise InvalidField.of("packed_batch", "is set beside batch; send one of them")
+        field, batch = "packed_batch", unpack(v1.Batch, "packed_batch", request.packed_batch)
+    encoded = tuple(batch.operations)
+    if len(encoded) > MAX_OPERATIONS:
+        raise InvalidField.of(field, f"has {len(encoded)} operations; at most {MAX_OPERATIONS} are allowed")
+    size = sum(map(len, encoded))
+    if size > MAX_BATCH_BYTES:
+        raise InvalidField.of(field, f"has {size} bytes of operations; at most {MAX_BATCH_BYTES} are allowed")
+    return encoded
+
+
+def _touches(request: v1.SyncRequest, now: Micros) -> tuple[AccessTotal, ...]:
+    if len(request.touches) > MAX_TOUCHES:
+        raise InvalidField.of("touches", f"has {len(request.touches)}; at most {MAX_TOUCHES} are allowed")
+    return tuple(_touch(f"touches[{n}]", touch, now) for n, touch in enumerate(request.touches))
+
+
+def _touch(field: str, touch: v1.Touch, now: Micros) -> AccessTotal:
+    if len(touch.memory_id) != 16:
+        raise InvalidField.of(f"{field}.memory_id", f"has {len(touch.memory_id)} bytes; it must have 16")
+    if touch.total > MAX_TOTAL:
+        raise InvalidField.of(f"{field}.total", f"is {touch.total}; at most {MAX_TOTAL} is allowed")
+    at = from_timestamp(touch.last_access_at)
+    if not MIN_MICROS <= at <= MAX_MICROS:
+        raise InvalidField.of(f"{field}.last_access_at", "lies outside the years 1 to 9999")
+    # The maximum stands for ever, so that a clock that runs ahead must not set it.
+    return AccessTotal(MemoryId(id_text(touch.memory_id)), touch.total, min(at, now))
