@@ -29,6 +29,7 @@ from server.providers.query_cache import QueryCache
 from server.router import Router
 from server.services import memory_service
 from server.shard import Shard
+from server.slots import Slots
 from server.store.memory_store import MemoryStore
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
@@ -101,7 +102,13 @@ class App:
                 memory_service.MemoryService(Router(shards), embedder, secret, clock),
                 tenant_service.TenantAdminService(registry, secret, clock),
             )
-            self.address = _serve(settings, Door(registry, ALLOWED), services, embedder.space.semantic, stack)
+            slots = Slots(
+                handlers=settings.handler_threads,
+                queued=settings.queued_calls,
+                streams=settings.watch_streams,
+            )
+            door = Door(registry, ALLOWED, slots)
+            self.address = _serve(settings, door, slots, services, embedder.space.semantic, stack)
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -197,20 +204,24 @@ def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[st
 def _serve(
     settings: Settings,
     door: Door,
+    slots: Slots,
     services: Sequence[object],
     semantic: bool,
     stack: ExitStack,
 ) -> str:
     """Start serving; the address, with the port that was taken."""
     pool = stack.enter_context(
-        ThreadPoolExecutor(max_workers=settings.handler_threads, thread_name_prefix="scrubjay-call")
+        ThreadPoolExecutor(max_workers=slots.threads, thread_name_prefix="scrubjay-call")
     )
     server = grpc.server(
         pool,
-        maximum_concurrent_rpcs=settings.handler_threads + settings.queued_calls,
+        maximum_concurrent_rpcs=slots.calls,
         options=[
             ("grpc.max_receive_message_length", TRANSPORT_BYTES),
             ("grpc.max_send_message_length", TRANSPORT_BYTES),
+            # A peer that vanished without a word gives its slot back in 80 seconds, not in 15 minutes.
+            ("grpc.keepalive_time_ms", 60_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MILLIS),
             # A second server on the port is an error, not half of the calls.
             ("grpc.so_reuseport", 0),
@@ -225,6 +236,7 @@ def _serve(
     port = _bind(server, settings.listen)
     server.start()
     stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
+    stack.callback(slots.stop)
     for name in ("", *names):
         reporter.set(name, health_pb2.HealthCheckResponse.SERVING)
     states = health_pb2.HealthCheckResponse

@@ -58,6 +58,12 @@ class Settings(BaseSettings):
         ge=0,
         description="Calls that may wait for a thread; more are answered RESOURCE_EXHAUSTED.",
     )
+    watch_streams: int = Field(
+        default=1000,
+        ge=1,
+        le=10_000,
+        description="Watch and Snapshot streams open at once. A quiet one costs a thread of 55 KB.",
+    )
     resident_mib: int = Field(
         default=1024,
         ge=16,

@@ -1,8 +1,8 @@
-"""The door's checks, in one place: size, credential, role, deadline, errors.
+"""The door's checks, in one place: size, slot, credential, role, deadline, errors.
 
-A service's method is ``method(request, caller)``. This turns every call's bytes into its request, its
-credential into a Caller, and whatever is raised into one status with one ErrorInfo. An RPC without a
-policy entry is denied.
+A service's method is ``method(request, caller)``, and of a stream ``method(request, caller, ending)``,
+which yields responses. This turns every call's bytes into its request, its credential into a Caller, and
+whatever is raised into one status with one ErrorInfo. An RPC without a policy entry is denied.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -30,19 +31,28 @@ from scrubjay.errors import (
     ScrubjayError,
     TenantNotActive,
     TokenExpired,
+    Unavailable,
 )
 from scrubjay.memory import ClientId, Micros, name_violation
 from scrubjay.status import STATUS_KEY, to_status
+from server.ending import Ending
+from server.slots import Slots
 from tenants.tenant import API_KEY_ROLES, Caller, Role, TenantState
 
 TRANSPORT_BYTES = MAX_ANSWER_BYTES
 """gRPC itself cuts off here, both ways, with a status that has no reason; a request between
 MAX_MESSAGE_BYTES and this is answered with one."""
 
+RECHECK_SECONDS = 30
+"""How old a stream's last look at its credential may be when it sends. Streams send at least every 30
+seconds, so one whose credential was revoked ends within a minute."""
+
 log = logging.getLogger("scrubjay.door")
 
 Method = Callable[[Any, Caller], Message | bytes]
+StreamingMethod = Callable[[Any, Caller, Ending], Iterable[Message]]
 Handler = Callable[[bytes, grpc.ServicerContext], bytes]
+StreamingHandler = Callable[[bytes, grpc.ServicerContext], Iterator[bytes]]
 
 
 class Authenticator(Protocol):
@@ -53,51 +63,74 @@ class Authenticator(Protocol):
 
 
 class Door:
-    """Makes gRPC handlers of a service's methods."""
+    """Makes gRPC handlers of a service's methods. ``slots`` bounds the calls of all of them together."""
 
-    def __init__(self, authenticator: Authenticator, allowed: Mapping[str, frozenset[Role]]) -> None:
+    def __init__(
+        self, authenticator: Authenticator, allowed: Mapping[str, frozenset[Role]], slots: Slots
+    ) -> None:
         self._authenticator = authenticator
         self._allowed = allowed
+        self._slots = slots
 
     def handlers(
         self, service: descriptor.ServiceDescriptor, implementation: object
     ) -> grpc.GenericRpcHandler:
         """Handlers of every RPC of ``service``; the implementation has a snake_case method for each."""
         return grpc.method_handlers_generic_handler(
-            service.full_name,
-            {
-                rpc.name: grpc.unary_unary_rpc_method_handler(
-                    self._handler(
-                        f"/{service.full_name}/{rpc.name}",
-                        message_factory.GetMessageClass(rpc.input_type),
-                        getattr(implementation, method_name(rpc.name)),
-                    )
-                )
-                for rpc in service.methods
-            },
+            service.full_name, {rpc.name: self._of(rpc, implementation) for rpc in service.methods}
         )
+
+    def _of(
+        self, rpc: descriptor.MethodDescriptor, implementation: object
+    ) -> grpc.RpcMethodHandler[Any, Any]:
+        path = f"/{rpc.containing_service.full_name}/{rpc.name}"
+        request_type = message_factory.GetMessageClass(rpc.input_type)
+        method = getattr(implementation, method_name(rpc.name))
+        if rpc.server_streaming:
+            return grpc.unary_stream_rpc_method_handler(self._streaming_handler(path, request_type, method))
+        return grpc.unary_unary_rpc_method_handler(self._handler(path, request_type, method))
 
     def _handler(self, path: str, request_type: type[Message], method: Method) -> Handler:
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
-            try:
+            with _refusing(context, path), self._slots.handler():
                 caller = self._caller(path, context)
                 answer = method(_parse(request_type, body), caller)
                 return answer if isinstance(answer, bytes) else answer.SerializeToString()
-            except ScrubjayError as error:
-                _refuse(context, error, path)
-            except Exception:
-                request_id = uuid.uuid4().hex
-                log.exception("internal error", extra={"path": path, "request_id": request_id})
-                _refuse(
-                    context,
-                    InternalError(
-                        "the server failed; its log has this request_id", metadata={"request_id": request_id}
-                    ),
-                    path,
-                )
             raise AssertionError("a refused call is aborted")
 
         return handle
+
+    def _streaming_handler(
+        self, path: str, request_type: type[Message], method: StreamingMethod
+    ) -> StreamingHandler:
+        def handle(body: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+            ending = Ending()
+            with _refusing(context, path), self._slots.stream():
+                caller = self._caller(path, context)
+                if not context.add_callback(ending.end):
+                    return
+                with self._slots.living(caller.key_id, ending):
+                    responses = method(_parse(request_type, body), caller, ending)
+                    yield from self._checked(responses, ending, lambda: self._caller(path, context), caller)
+
+        return handle
+
+    @staticmethod
+    def _checked(
+        responses: Iterable[Message], ending: Ending, look: Callable[[], Caller], caller: Caller
+    ) -> Iterator[bytes]:
+        """The encoded responses until the stream ends, or its credential stands for something else."""
+        looked = time.monotonic()
+        for response in responses:
+            if ending.over:
+                break
+            if time.monotonic() - looked >= RECHECK_SECONDS:
+                if look() != caller:
+                    raise Unavailable("what this credential stands for has changed; open the stream again")
+                looked = time.monotonic()
+            yield response.SerializeToString()
+        if ending.error is not None:
+            raise ending.error
 
     def _caller(self, path: str, context: grpc.ServicerContext) -> Caller:
         metadata = {
@@ -130,6 +163,25 @@ def _not_allowed(role: Role, path: str) -> ScrubjayError:
     if role is Role.REVOKED_DEVICE:
         return DeviceRevoked()
     return RoleNotAllowed(f"a key of role {role.name} may not call {path}")
+
+
+@contextmanager
+def _refusing(context: grpc.ServicerContext, path: str) -> Iterator[None]:
+    """Turn whatever the block raises into the call's status."""
+    try:
+        yield
+    except ScrubjayError as error:
+        _refuse(context, error, path)
+    except Exception:
+        request_id = uuid.uuid4().hex
+        log.exception("internal error", extra={"path": path, "request_id": request_id})
+        _refuse(
+            context,
+            InternalError(
+                "the server failed; its log has this request_id", metadata={"request_id": request_id}
+            ),
+            path,
+        )
 
 
 def _named_client(caller: Caller, client_id: str) -> Caller:

@@ -16,6 +16,7 @@ from scrubjay import v1
 from scrubjay.errors import CredentialInvalid
 from scrubjay.memory import Micros
 from server.interceptors import Door
+from server.slots import Slots
 from tenants.__main__ import app
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
@@ -53,7 +54,8 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     service = TenantAdminService(registry, b"s" * 32, now)
     with ThreadPoolExecutor(4) as pool:
         server = grpc.server(pool)
-        server.add_generic_rpc_handlers((Door(registry, ALLOWED).handlers(descriptor, service),))
+        door = Door(registry, ALLOWED, Slots(handlers=4, queued=4, streams=1))
+        server.add_generic_rpc_handlers((door.handlers(descriptor, service),))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         yield Running(f"127.0.0.1:{port}", registry, first)
