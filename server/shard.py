@@ -19,12 +19,13 @@ from scrubjay.errors import MemoryDeleted, MemoryNotFound, RequestIdReused, Revi
 from scrubjay.filters import Matcher
 from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, permitted, visible, within
 from scrubjay.operation import OperationId
-from scrubjay.stamp import CommitStamp
+from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import commit_micros
-from server.feed import NOTHING_OWN, FeedPage, Own, Position, read_page
+from server.feed import NOTHING_OWN, FeedPage, Own, Position, digests, read_page
 from server.index.cache import StreamCache
 from server.index.resident import View
-from server.ingest.operations import Merged, Sender
+from server.ingest.batch import Offered, Sender
+from server.ingest.operations import Merged, take_offered
 from server.ingest.taking import take_upload
 from server.ingest.uploads import Arrived, Upload
 from server.pull import Pull, Pulled, read_pull, standing
@@ -286,6 +287,39 @@ class Shard:
         """What a pull brings, or what its replica must do first."""
         with self._store.read() as reading:
             return read_pull(reading, pull, upload, own)
+
+    def reconcile(
+        self, key: StreamKey, viewer: Viewer, ids: Sequence[OperationId], *, include_digests: bool
+    ) -> tuple[dict[OperationId, bytes], StreamHead | None, Sequence[int]]:
+        """The encoded results of those operations that the stream knows, its head, and what it holds."""
+        with self._store.read() as reading:
+            known = reading.operation_results(key.incarnation, ids)
+            results = {i: result for i, (stream, result) in known.items() if stream == key.stream}
+            held = digests(reading, key, viewer) if include_digests else []
+            return results, reading.head(key), held
+
+    def content_stamps(self, incarnation: Incarnation, ids: Sequence[MemoryId]) -> dict[MemoryId, Stamp]:
+        """The stamps of the contents of those memories that live."""
+        with self._store.read() as reading:
+            found = reading.get_many(incarnation, ids)
+        return {memory_id: stored.state.stamps["content"] for memory_id, stored in found.items()}
+
+    def reoffer(
+        self, key: StreamKey, space: str, sender: Sender, offered: Sequence[Offered], now: Micros
+    ) -> int:
+        """Join what a replica gives back; how much of it was news."""
+        return self.write_stream(
+            key, lambda writing: take_offered(writing, key, space, sender, offered, now // 1000)
+        )
+
+    def vectors(
+        self, key: StreamKey, space: str, viewer: Viewer, ids: Sequence[MemoryId]
+    ) -> dict[MemoryId, tuple[Stamp, bytes]]:
+        """The vectors of those memories that the viewer sees, each with the stamp of its content."""
+        with self._store.read() as reading:
+            living = reading.guarded(key, ids)
+            seen = [memory_id for memory_id, row in living.items() if viewer.sees(row)]
+            return reading.vectors(key, space, seen)
 
     def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
         """Run ``unit`` under the head of one stream; what it returned, once it is committed."""

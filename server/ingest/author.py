@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, new_memory_id
+from scrubjay.memory import ClientId, JsonValue, Memory, MemoryId, Micros, new_memory_id
 from scrubjay.merge import Outcome, State, WriteResult, registers
-from scrubjay.operation import OperationKind
+from scrubjay.operation import Operation, OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.store.history import HistoryChange, HistoryRow
 from server.store.rows import private_to
@@ -115,3 +115,13 @@ def written(results: Sequence[WriteResult]) -> list[HistoryChange]:
         HistoryChange(r.write.field, r.old_value, r.write.value, r.write.stamp, r.write.base, r.outcome)
         for r in results
     ]
+
+
+def attempted(operation: Operation, outcome: Outcome) -> list[HistoryChange]:
+    """The values of an operation that was not stored, as History keeps them."""
+    values: list[tuple[str, JsonValue, Stamp | None]]
+    if operation.memory is not None:
+        values = [(name, value, None) for name, value in registers(operation.memory)]
+    else:
+        values = [(write.field, write.value, write.base) for write in operation.writes]
+    return [HistoryChange(name, None, value, operation.stamp, base, outcome) for name, value, base in values]

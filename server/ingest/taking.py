@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from scrubjay.memory import Micros
+from server.ingest.batch import Sender
 from server.ingest.counts import touch
-from server.ingest.operations import Merged, Sender, first_results, merge_batch
+from server.ingest.operations import Merged, first_results, merge_batch
 from server.ingest.uploads import Arrived, Upload, answered_before, chained
 from server.store.memory_store import StreamKey, Writing
 from server.store.replicas import ReplicaMark

@@ -8,23 +8,27 @@ from types import MappingProxyType
 from typing import Protocol
 
 from scrubjay import v1
-from scrubjay.errors import PrincipalMismatch, Unavailable
+from scrubjay.errors import CursorInvalid, InvalidField, PrincipalMismatch, Unavailable
 from scrubjay.feed import MAX_PAGE_BYTES, PACKED_FROM_BYTES, pack, seal_page
 from scrubjay.memory import Micros, Subject, Viewer, id_bytes
 from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
-from server.ingest.author import Author
-from server.ingest.operations import Merged, Sender
+from server.feed import Position
+from server.ingest.author import Author, server_replica
+from server.ingest.batch import MOST_AHEAD_MILLIS, Offered, Sender
+from server.ingest.operations import Merged
 from server.ingest.uploads import Arrived, Upload, arrive
 from server.providers.embedder import Embedder, TextKind
 from server.pull import Pull, Pulled
 from server.router import Router, tenant_of
-from server.services.uploads import read_upload
+from server.services.offers import read_offers
+from server.services.requests import fitting
+from server.services.uploads import read_digests, read_operation_ids, read_upload, read_vector_keys
 from server.shard import Shard
 from server.store.memory_store import StreamKey
-from server.store.vector_codec import encode_vectors
+from server.store.vector_codec import SCALE_BYTES, encode_vectors
 from tenants.tenant import Caller, Role, Tenant, principal
 
 _PATH = "/scrubjay.v1.SyncService/"
@@ -217,6 +221,74 @@ class SyncService:
         else:
             response.packed_page = pack(page)
         return response
+
+    # --- what sync does seldom --------------------------------------------------------------------
+
+    def reconcile(self, request: v1.ReconcileRequest, caller: Caller) -> v1.ReconcileResponse:
+        """Which operations the server knows, and which buckets differ."""
+        place = self.place(caller)
+        ids = read_operation_ids(request)
+        theirs = read_digests(request)
+        cursor = self._cursors.read(place.key, place.viewer.client_id, request.last_sync_at)
+        known, head, ours = place.shard.reconcile(place.key, place.viewer, ids, include_digests=bool(theirs))
+        nothing = v1.OperationResult()
+        behind = head is not None and cursor != Position(head.head, head.head, head.epoch)
+        return v1.ReconcileResponse(
+            results=[v1.OperationResult.FromString(known[i]) if i in known else nothing for i in ids],
+            differing_buckets=[n for n, digest in enumerate(ours) if digest != theirs[n]],
+            behind=behind,
+        )
+
+    def reoffer(self, request: v1.ReofferRequest, caller: Caller) -> v1.ReofferResponse:
+        """Join what a replica of an earlier epoch still holds."""
+        now, place = self._clock(), self.place(caller)
+        cursor = self._cursors.read(place.key, place.viewer.client_id, request.last_sync_at)
+        head = place.shard.head(place.key)
+        if not isinstance(cursor, Position) or cursor.stamp == 0:
+            raise CursorInvalid
+        if head is not None and cursor.epoch == head.epoch:
+            raise InvalidField.of(
+                "last_sync_at", "is of the epoch that stands; only what an earlier one held is taken"
+            )
+        offered = read_offers(request, place.subject, now // 1000 + MOST_AHEAD_MILLIS)
+        replica = server_replica(place.tenant.incarnation)
+        author = Author(caller.client_id, replica, caller.key_id, caller.role.name)
+        sender = Sender(place.viewer, author, replica, place.subject)
+        offered = self._offered(place, offered)
+        count = place.shard.reoffer(place.key, place.tenant.space, sender, offered, now)
+        return v1.ReofferResponse(taken_count=count)
+
+    def _offered(self, place: Place, offered: Sequence[Offered]) -> list[Offered]:
+        """What is offered, with the vectors of contents that the server does not have so."""
+        ids = [one.memory_id for one in offered]
+        standing = place.shard.content_stamps(place.tenant.incarnation, ids)
+        texts = {
+            n: one.state.memory.content
+            for n, one in enumerate(offered)
+            if one.state is not None and standing.get(one.memory_id) != one.state.stamps["content"]
+        }
+        if not texts:
+            return list(offered)
+        vectors = encode_vectors(self._embedder.embed(list(texts.values()), TextKind.DOCUMENT))
+        made = dict(zip(texts, vectors, strict=True))
+        return [replace(one, vector=made.get(n)) for n, one in enumerate(offered)]
+
+    def vectors(self, request: v1.VectorsRequest, caller: Caller) -> v1.VectorsResponse:
+        """The embeddings of memories, as they are stored."""
+        place = self.place(caller)
+        asked = read_vector_keys(request)
+        found = place.shard.vectors(
+            place.key, place.tenant.space, place.viewer, [memory_id for memory_id, _ in asked]
+        )
+        vectors = [
+            v1.Vector(key=key, code=code[SCALE_BYTES:] + code[:SCALE_BYTES])
+            for key, (memory_id, stamp) in zip(request.keys, asked, strict=True)
+            if memory_id in found
+            for content_stamp, code in [found[memory_id]]
+            if content_stamp.pack() == stamp
+        ]
+        count = fitting(len(vector.code) for vector in vectors)
+        return v1.VectorsResponse(space=place.tenant.space, vectors=vectors[:count])
 
     def _directed(self, directive: v1.Directive.ValueType) -> v1.SyncResponse:
         return v1.SyncResponse(directive=directive, server_time=to_timestamp(self._clock()))

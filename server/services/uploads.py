@@ -1,12 +1,12 @@
-"""What a Sync sends up, as values."""
+"""What a Sync, a Reconcile and a Vectors send up, as values."""
 
 from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField
-from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS, unpack
+from scrubjay.feed import BUCKETS, MAX_BATCH_BYTES, MAX_CHANGES, MAX_OPERATIONS, unpack
 from scrubjay.memory import MAX_MICROS, MIN_MICROS, MemoryId, Micros, id_text
-from scrubjay.operation import NO_CHAIN
+from scrubjay.operation import NO_CHAIN, OperationId
 from scrubjay.stamp import ReplicaId
 from scrubjay.wire import from_timestamp
 from server.ingest.uploads import Upload
@@ -60,12 +60,46 @@ def _touches(request: v1.SyncRequest, now: Micros) -> tuple[AccessTotal, ...]:
 
 
 def _touch(field: str, touch: v1.Touch, now: Micros) -> AccessTotal:
-    if len(touch.memory_id) != 16:
-        raise InvalidField.of(f"{field}.memory_id", f"has {len(touch.memory_id)} bytes; it must have 16")
+    memory_id = MemoryId(_id(f"{field}.memory_id", touch.memory_id))
     if touch.total > MAX_TOTAL:
         raise InvalidField.of(f"{field}.total", f"is {touch.total}; at most {MAX_TOTAL} is allowed")
     at = from_timestamp(touch.last_access_at)
     if not MIN_MICROS <= at <= MAX_MICROS:
         raise InvalidField.of(f"{field}.last_access_at", "lies outside the years 1 to 9999")
     # The maximum stands for ever, so that a clock that runs ahead must not set it.
-    return AccessTotal(MemoryId(id_text(touch.memory_id)), touch.total, min(at, now))
+    return AccessTotal(memory_id, touch.total, min(at, now))
+
+
+def read_operation_ids(request: v1.ReconcileRequest) -> list[OperationId]:
+    """The operations that a Reconcile asks for."""
+    if len(request.operation_ids) > MAX_OPERATIONS:
+        raise InvalidField.of(
+            "operation_ids", f"has {len(request.operation_ids)}; at most {MAX_OPERATIONS} are allowed"
+        )
+    return [OperationId(_id(f"operation_ids[{n}]", packed)) for n, packed in enumerate(request.operation_ids)]
+
+
+def read_digests(request: v1.ReconcileRequest) -> list[int]:
+    """The digests of a replica's buckets, if it sent them."""
+    count = len(request.bucket_digests)
+    if count not in (0, BUCKETS):
+        raise InvalidField.of("bucket_digests", f"has {count}; give {BUCKETS}, or none")
+    if any(len(packed) != 8 for packed in request.bucket_digests):
+        raise InvalidField.of("bucket_digests", "holds one that has not 8 bytes")
+    return [int.from_bytes(packed, "big") for packed in request.bucket_digests]
+
+
+def read_vector_keys(request: v1.VectorsRequest) -> list[tuple[MemoryId, bytes]]:
+    """What the vectors are asked for by: memories and packed stamps of contents."""
+    if len(request.keys) > MAX_CHANGES:
+        raise InvalidField.of("keys", f"has {len(request.keys)}; at most {MAX_CHANGES} are allowed")
+    return [
+        (MemoryId(_id(f"keys[{n}].memory_id", key.memory_id)), key.content_stamp)
+        for n, key in enumerate(request.keys)
+    ]
+
+
+def _id(field: str, packed: bytes) -> str:
+    if len(packed) != 16:
+        raise InvalidField.of(field, f"has {len(packed)} bytes; it must have 16")
+    return id_text(packed)

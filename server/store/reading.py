@@ -13,7 +13,7 @@ from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, fun
 from scrubjay.memory import ClientId, MemoryId, Micros
 from scrubjay.merge import Outcome
 from scrubjay.operation import OperationKind
-from scrubjay.stamp import CommitStamp
+from scrubjay.stamp import CommitStamp, Stamp
 from server.store.feed_reading import FeedReading
 from server.store.history import HistoryRow
 from server.store.lookups import AMONG, ids_value
@@ -109,6 +109,14 @@ class Reading(FeedReading, ReplicaReading):
         tombstones = self._transaction.all(_TOMBSTONES, values)
         dead = (Change(memory_id, stamp, None, None, None) for memory_id, stamp in tombstones)
         return list(islice(merge_sorted(living, dead, key=attrgetter("commit_stamp")), limit))
+
+    def vectors(
+        self, key: StreamKey, space: str, ids: Collection[MemoryId]
+    ) -> dict[MemoryId, tuple[Stamp, bytes]]:
+        """The encoded vectors of those memories that have one, each with the stamp of its content."""
+        values = self._among_ids(key.incarnation, ids) | {"stream": key.stream, "space": space}
+        rows = self._transaction.all(self._lookups.vectors, values)
+        return {row[0]: (Stamp.unpack(row[1]), row[2]) for row in rows}
 
     def history(
         self, incarnation: Incarnation, of: MemoryId | StreamKey, before: CommitStamp | None, limit: int
@@ -252,6 +260,9 @@ class _Lookups:
         self.get_many = select(*STORED_COLUMNS).where(_of_tenant(memories), among(memories.c.id))
         self.buried = select(graveyard.c.memory_id, graveyard.c.stream).where(
             _of_tenant(graveyard), among(graveyard.c.memory_id)
+        )
+        self.vectors = select(vectors.c.memory_id, vectors.c.content_stamp, vectors.c.vector).where(
+            _of_stream(vectors), vectors.c.space == bindparam("space"), among(vectors.c.memory_id)
         )
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SCALE = np.dtype("<f4")
+SCALE_BYTES = 4
+"""What an encoded vector begins with."""
 _LEVELS = 127
 
 
@@ -34,11 +36,11 @@ def split_vectors(encoded: Sequence[bytes]) -> tuple[NDArray[np.int8], NDArray[n
     """Codes of shape (n, d) and scales of shape (n,), equal lengths given. ValueError for unequal ones."""
     if not encoded:
         return np.zeros((0, 0), dtype=np.int8), np.zeros(0, dtype=np.float32)
-    if any(len(one) != len(encoded[0]) for one in encoded) or len(encoded[0]) <= _SCALE.itemsize:
+    if any(len(one) != len(encoded[0]) for one in encoded) or len(encoded[0]) <= SCALE_BYTES:
         raise ValueError("encoded vectors of different or no dimensions")
     rows = np.frombuffer(b"".join(encoded), dtype=np.int8).reshape(len(encoded), -1)
-    scales = np.ascontiguousarray(rows[:, : _SCALE.itemsize]).view(_SCALE)[:, 0]
-    return rows[:, _SCALE.itemsize :], scales.astype(np.float32)
+    scales = np.ascontiguousarray(rows[:, :SCALE_BYTES]).view(_SCALE)[:, 0]
+    return rows[:, SCALE_BYTES:], scales.astype(np.float32)
 
 
 def decode_vectors(encoded: Sequence[bytes]) -> NDArray[np.float32]:

@@ -1,0 +1,398 @@
+"""The working set of a batch of edits of one stream, inside one unit.
+
+Everything that the batch touches is read once, carried in dicts while the edits are taken in their order,
+and written once. Each takes a commit stamp of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scrubjay import v1
+from scrubjay.errors import InvalidField
+from scrubjay.memory import ClientId, MemoryId, Subject, Viewer, new_memory_id, violations
+from scrubjay.merge import Outcome, State, get, join
+from scrubjay.operation import Operation, OperationId, OperationKind, decode, encode, replay
+from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
+from server.ingest.author import Author, attempted, first_values, last_text, outcome_of, written
+from server.ingest.batch_writes import BatchWrites
+from server.ingest.results import duplicate, outside, rejected, result_of
+from server.ingest.uploads import Arrived
+from server.store.history import HistoryChange
+from server.store.replicas import WaitingOperation
+from server.store.rows import Grave, StoredMemory, StreamKey, may_hear, private_to
+from server.store.writing import Writing
+
+MOST_AHEAD_MILLIS = 60_000
+"""How far a stamp may lie ahead of the server's clock: behind it one wrong clock would win for ever."""
+CLOCK = "clock"
+"""Why an operation must come again: its stamp lies ahead of the server's clock."""
+MODEL = "model"
+"""Why an operation must come again: the embedding model does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Whose operations they are: who looks, who is recorded, and which replica sent them."""
+
+    viewer: Viewer
+    author: Author
+    replica_id: ReplicaId
+    subject: Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """What a replica gives back of a memory: its state, or None where it is dead.
+
+    ``vector`` is the encoded vector of its content, where the server does not have it so.
+    """
+
+    memory_id: MemoryId
+    state: State | None
+    vector: bytes | None = None
+
+
+class Batch:
+    """What is known of the memories ``ids`` and the operations ``operation_ids``, and what becomes of them.
+
+    ``answers`` are those of the operations taken; ``own`` has the registers that they wrote.
+    """
+
+    def __init__(
+        self,
+        writing: Writing,
+        key: StreamKey,
+        sender: Sender,
+        ids: Sequence[MemoryId],
+        operation_ids: Sequence[OperationId],
+        now_millis: int,
+    ) -> None:
+        self.answers: list[v1.OperationResult] = []
+        self.own: dict[MemoryId, dict[str, Stamp]] = {}
+        self._writing = writing
+        self._key = key
+        self._sender = sender
+        self._now_millis = now_millis
+        self._known = writing.operation_results(key.incarnation, operation_ids)
+        self._before = writing.get_many(key.incarnation, ids)
+        self._living = dict(self._before)
+        self._graves = writing.graves(key.incarnation, ids)
+        self._waiting: dict[MemoryId, list[WaitingOperation]] = {}
+        for waiting in writing.waiting(key, ids):
+            self._waiting.setdefault(waiting.memory_id, []).append(waiting)
+        self._taken_back = self._find_taken_back(ids)
+        self._writes = BatchWrites()
+
+    @classmethod
+    def of_operations(
+        cls,
+        writing: Writing,
+        key: StreamKey,
+        sender: Sender,
+        arrived: Sequence[Arrived],
+        now_millis: int,
+    ) -> Batch:
+        """The working set of operations."""
+        ids = dict.fromkeys(one.operation.memory_id for one in arrived if one.operation is not None)
+        return cls(writing, key, sender, list(ids), [one.operation_id for one in arrived], now_millis)
+
+    def _find_taken_back(self, ids: Sequence[MemoryId]) -> set[MemoryId]:
+        known = [i for i in ids if i in self._graves or i in self._living]
+        hidden = [i for i in known if self._visible(i, self._sender) is None and self._heard(i) is None]
+        viewer = self._sender.viewer
+        return {
+            one.memory_id
+            for one in (self._writing.retractions_of(self._key, hidden) if hidden else ())
+            if may_hear(viewer, one.private_to, one.scope)
+        }
+
+    def _visible(self, memory_id: MemoryId, sender: Sender) -> StoredMemory | None:
+        """The living memory of the stream, where the sender sees it."""
+        stored = self._living.get(memory_id)
+        if stored is None or stored.memory.subject.key != self._key.stream:
+            return None
+        return stored if sender.viewer.sees(stored.memory) else None
+
+    def _heard(self, memory_id: MemoryId) -> Grave | None:
+        """The memory's grave in the stream, where the sender may hear of it."""
+        stream, grave = self._graves.get(memory_id, ("", None))
+        if grave is None or stream != self._key.stream:
+            return None
+        return grave if may_hear(self._sender.viewer, grave.private_to, grave.scope) else None
+
+    # --- one operation ----------------------------------------------------------------------------
+
+    def hindrance(self, one: Arrived) -> str:
+        """Why an operation can't be taken now, if anything."""
+        operation = one.operation
+        if operation is None or one.operation_id in self._known:
+            return ""
+        if operation.stamp.millis > self._now_millis + MOST_AHEAD_MILLIS:
+            return CLOCK
+        return MODEL if one.content is not None and one.vector is None else ""
+
+    def take(self, one: Arrived) -> None:
+        """Take an operation and append its answer."""
+        first = self._writes.results.get(one.operation_id)
+        stream, encoded = self._known.get(one.operation_id, ("", b""))
+        if first is not None:
+            self.answers.append(duplicate(first[1]))
+        elif stream == self._key.stream:
+            self.answers.append(duplicate(v1.OperationResult.FromString(encoded)))
+        elif stream:
+            self.answers.append(rejected("operation_id: is taken; give the operation another one"))
+        else:
+            commit_stamp = self._commit_stamp()
+            result = self._merge(one, commit_stamp)
+            result.commit_stamp = commit_stamp
+            self._writes.results[one.operation_id] = commit_stamp, result
+            self.answers.append(result)
+
+    def _commit_stamp(self) -> CommitStamp:
+        return self._writing.stamps(self._key, 1, self._now_millis)[0]
+
+    def _merge(self, one: Arrived, commit_stamp: CommitStamp) -> v1.OperationResult:
+        operation = one.operation
+        if operation is None:
+            return rejected(one.refusal)
+        memory_id = operation.memory_id
+        stored = self._visible(memory_id, self._sender)
+        if stored is not None and operation.kind is OperationKind.DELETE:
+            return self._delete(operation, stored, commit_stamp)
+        if stored is not None:
+            result, written = self._edit(operation, stored, commit_stamp, self._sender, one.vector)
+            self.own.setdefault(memory_id, {}).update(written)
+            return result
+        grave = self._heard(memory_id)
+        if grave is not None:
+            return self._gone(operation, grave, commit_stamp)
+        if memory_id in self._living or memory_id in self._graves:
+            return self._hidden(operation, commit_stamp)
+        return self._unknown(one, operation, commit_stamp)
+
+    def _edit(
+        self,
+        operation: Operation,
+        stored: StoredMemory,
+        commit_stamp: CommitStamp,
+        sender: Sender,
+        vector: bytes | None,
+    ) -> tuple[v1.OperationResult, dict[str, Stamp]]:
+        """Join an operation into a memory; its result, and the registers that it wrote."""
+        author = sender.author
+        try:
+            state, results = replay(stored.state, operation, author.client_id)
+            assert state is not None  # only a DELETE leaves none
+        except InvalidField as error:
+            return rejected(error.message), {}
+        if not sender.viewer.may_enter(state.memory.scope):
+            return outside(state.memory.scope), {}
+        wrote = {r.write.field: r.write.stamp for r in results if r.outcome is not Outcome.SUPERSEDED}
+        if wrote:
+            self._put(stored.edited(state, commit_stamp))
+        if vector is not None and "content" in wrote:
+            self._writes.vectors[operation.memory_id] = operation.stamp, vector
+        self._record(author, operation, written(results), commit_stamp, private_to(state.memory))
+        return result_of(results), wrote
+
+    def _put(self, stored: StoredMemory) -> None:
+        self._living[stored.memory.id] = stored
+        self._writes.changed[stored.memory.id] = stored
+
+    def _delete(
+        self, operation: Operation, stored: StoredMemory, commit_stamp: CommitStamp
+    ) -> v1.OperationResult:
+        memory = stored.memory
+        self._bury(Grave.of(memory, commit_stamp, operation.stamp))
+        changes = last_text(stored.state, operation.stamp)
+        self._record(self._sender.author, operation, changes, commit_stamp, private_to(memory))
+        return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
+
+    def _bury(self, grave: Grave) -> None:
+        memory_id = grave.memory_id
+        self._living.pop(memory_id, None)
+        self._graves[memory_id] = self._key.stream, grave
+        self._writes.graves.append(grave)
+        self._writes.vectors.pop(memory_id, None)
+        for waiting in self._waiting.pop(memory_id, ()):
+            self._writes.waiting.pop(waiting.operation_id, None)
+
+    def _gone(self, operation: Operation, grave: Grave, commit_stamp: CommitStamp) -> v1.OperationResult:
+        changes = attempted(operation, Outcome.GONE)
+        self._record(self._sender.author, operation, changes, commit_stamp, grave.private_to, Outcome.GONE)
+        return v1.OperationResult(status=v1.OPERATION_STATUS_GONE)
+
+    def _hidden(self, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
+        """Answers as for an unknown id, where the sender was never shown the memory."""
+        if operation.memory_id in self._taken_back:
+            return self._not_visible(operation, commit_stamp, self._sender.author)
+        if operation.kind is OperationKind.CREATE:
+            return rejected("memory_id: is taken; give the memory another one")
+        if operation.kind is OperationKind.DELETE:
+            return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
+        return v1.OperationResult(status=v1.OPERATION_STATUS_PENDING_CREATE)
+
+    def _not_visible(
+        self, operation: Operation, commit_stamp: CommitStamp, author: Author
+    ) -> v1.OperationResult:
+        changes = attempted(operation, Outcome.SUPERSEDED)
+        self._record(author, operation, changes, commit_stamp, author.client_id, Outcome.SUPERSEDED)
+        return v1.OperationResult(status=v1.OPERATION_STATUS_NOT_VISIBLE)
+
+    def _unknown(self, one: Arrived, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
+        author = self._sender.author
+        if operation.kind is OperationKind.CREATE:
+            return self._create(one, operation, commit_stamp)
+        if operation.kind is OperationKind.DELETE:
+            self._bury(Grave(operation.memory_id, commit_stamp, operation.stamp, author.client_id, scope=""))
+            self._record(author, operation, [], commit_stamp, author.client_id)
+            return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
+        waiting = self._wait(one, operation, commit_stamp)
+        self._waiting.setdefault(operation.memory_id, []).append(waiting)
+        self._writes.waiting[operation.operation_id] = waiting
+        return v1.OperationResult(status=v1.OPERATION_STATUS_PENDING_CREATE)
+
+    def _wait(self, one: Arrived, operation: Operation, commit_stamp: CommitStamp) -> WaitingOperation:
+        author = self._sender.author
+        return WaitingOperation(
+            memory_id=operation.memory_id,
+            operation_id=operation.operation_id,
+            commit_stamp=commit_stamp,
+            client_id=author.client_id,
+            scopes=self._sender.viewer.scopes,
+            actor=author.actor,
+            role=author.role,
+            replica_id=self._sender.replica_id,
+            spell=author.spell,
+            operation=encode(operation, self._sender.replica_id),
+            vector=one.vector,
+        )
+
+    def _create(self, one: Arrived, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
+        state, _ = replay(None, operation, self._sender.author.client_id)
+        assert state is not None
+        memory = state.memory
+        if not self._sender.viewer.may_enter(memory.scope):
+            return outside(memory.scope)
+        self._put(StoredMemory.of(state, commit_stamp))
+        self.own[memory.id] = dict(state.stamps)
+        if one.vector is not None:
+            self._writes.vectors[memory.id] = operation.stamp, one.vector
+        changes = first_values(memory, operation.stamp)
+        self._record(self._sender.author, operation, changes, commit_stamp, private_to(memory))
+        for waiting in self._waiting.pop(memory.id, ()):
+            self._end_wait(waiting)
+        return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
+
+    def _end_wait(self, waiting: WaitingOperation) -> None:
+        """Take an operation whose memory has come."""
+        commit_stamp = self._commit_stamp()
+        author = Author(waiting.client_id, waiting.replica_id, waiting.actor, waiting.role, waiting.spell)
+        sender = Sender(
+            Viewer(waiting.client_id, waiting.scopes), author, waiting.replica_id, self._sender.subject
+        )
+        operation = decode(waiting.operation, waiting.replica_id, 0, waiting.client_id, sender.subject)
+        stored = self._visible(waiting.memory_id, sender)
+        wrote: dict[str, Stamp] = {}
+        if stored is None:
+            result = self._not_visible(operation, commit_stamp, author)
+        else:
+            result, wrote = self._edit(operation, stored, commit_stamp, sender, waiting.vector)
+        result.commit_stamp = commit_stamp
+        if self._writes.waiting.pop(waiting.operation_id, None) is None:
+            self._writes.resolved[waiting.operation_id] = commit_stamp, result
+            self._writes.no_longer_waiting.add(waiting.memory_id)
+        else:  # it came in this batch, and has its answer already
+            self.own[waiting.memory_id].update(wrote)
+            _, answer = self._writes.results[waiting.operation_id]
+            answer.CopyFrom(result)
+
+    # --- what a replica gives back ----------------------------------------------------------------
+
+    def offer(self, offered: Offered) -> bool:
+        """Join what a replica still holds of a memory; whether that was news. Nothing overrides a grave."""
+        memory_id = offered.memory_id
+        stored = self._visible(memory_id, self._sender)
+        if memory_id in self._graves or (stored is None and memory_id in self._living):
+            return False
+        if offered.state is None:
+            return self._offer_dead(memory_id, stored)
+        if not self._sender.viewer.sees(offered.state.memory):
+            return False
+        return self._offer_living(offered.state, stored, offered.vector)
+
+    def _offer_dead(self, memory_id: MemoryId, stored: StoredMemory | None) -> bool:
+        author, commit_stamp = self._sender.author, self._commit_stamp()
+        stamp = Stamp(commit_stamp, self._sender.replica_id)
+        operation = Operation(_new_id(stamp), memory_id, OperationKind.DELETE, stamp)
+        if stored is not None:
+            self._delete(operation, stored, commit_stamp)
+            return True
+        self._bury(Grave(memory_id, commit_stamp, stamp, author.client_id, scope=""))
+        self._record(author, operation, [], commit_stamp, author.client_id)
+        return True
+
+    def _offer_living(self, state: State, stored: StoredMemory | None, vector: bytes | None) -> bool:
+        joined = state if stored is None else join(stored.state, state)
+        known = {} if stored is None else stored.state.stamps
+        news = [field for field, stamp in joined.stamps.items() if known.get(field) != stamp]
+        if not news or violations(joined.memory) or not self._sender.viewer.sees(joined.memory):
+            return False
+        commit_stamp = self._commit_stamp()
+        after = (
+            StoredMemory.of(joined, commit_stamp) if stored is None else stored.edited(joined, commit_stamp)
+        )
+        self._put(after)
+        memory, stamp = joined.memory, max(joined.stamps[field] for field in news)
+        if vector is not None and "content" in news:
+            self._writes.vectors[memory.id] = joined.stamps["content"], vector
+        kind = OperationKind.CREATE if stored is None else OperationKind.SET
+        operation = Operation(_new_id(stamp), memory.id, kind, stamp)
+        changes = [
+            HistoryChange(
+                field,
+                None if stored is None else get(stored.memory, field),
+                get(memory, field),
+                joined.stamps[field],
+                None,
+                Outcome.APPLIED,
+            )
+            for field in sorted(news)
+        ]
+        self._record(self._sender.author, operation, changes, commit_stamp, private_to(memory))
+        for waiting in self._waiting.pop(memory.id, ()):
+            self._end_wait(waiting)
+        return True
+
+    def _record(
+        self,
+        author: Author,
+        operation: Operation,
+        changes: Sequence[HistoryChange],
+        commit_stamp: CommitStamp,
+        private_to: ClientId,
+        outcome: Outcome | None = None,
+    ) -> None:
+        self._writes.history.append(
+            author.record(
+                operation.operation_id,
+                operation.memory_id,
+                operation.kind,
+                changes,
+                operation.stamp,
+                commit_stamp,
+                private_to,
+                outcome or outcome_of(changes),
+            )
+        )
+
+    def write(self, space: str) -> None:
+        """Write what became of everything."""
+        self._writes.write(self._writing, self._key, space, self._before, self._living)
+
+
+def _new_id(stamp: Stamp) -> OperationId:
+    return OperationId(new_memory_id(stamp.millis, os.urandom(10)))
