@@ -80,12 +80,35 @@ class ApiKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A place of use that syncs one subject's memories. Without scopes, it sees all of them.
+
+    ``seen_at`` is when it last took a new token. ``wipe`` tells a revoked one to delete what it holds.
+    """
+
+    device_id: str
+    tenant_id: str
+    client_id: ClientId
+    subject: Subject
+    scopes: tuple[str, ...]
+    display_name: str
+    created_at: Micros
+    seen_at: Micros
+    revoked_at: Micros | None = None
+    wipe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceBinding:
-    """What a device's token is bound to beside its client. Without scopes, it sees all of the subject's."""
+    """What a device's token is bound to beside its client. Without scopes, it sees all of the subject's.
+
+    ``generation`` is the token's place among the device's tokens, from 1.
+    """
 
     device_id: str
     subject: Subject
     scopes: tuple[str, ...] = ()
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

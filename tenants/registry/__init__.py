@@ -1,5 +1,7 @@
-"""The catalogue: which tenants exist, where they live, and which keys open them."""
+"""The catalogue: which tenants exist, where they live, and which keys and devices open them."""
 
+from tenants.registry.devices import DeviceToken
+from tenants.registry.enrolments import NewEnrolment
 from tenants.registry.once import RequestKey
 from tenants.registry.registry import FirstCredentials, NewApiKey, Registry, open_catalogue
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE
@@ -7,8 +9,10 @@ from tenants.registry.tables import SCRIPTS, VERSION_TABLE
 __all__ = [
     "SCRIPTS",
     "VERSION_TABLE",
+    "DeviceToken",
     "FirstCredentials",
     "NewApiKey",
+    "NewEnrolment",
     "Registry",
     "RequestKey",
     "open_catalogue",

@@ -14,26 +14,38 @@ from scrubjay.errors import (
     CredentialInvalid,
     InvalidField,
     TenantExists,
-    TenantNotFound,
 )
 from scrubjay.memory import ClientId, JsonValue, Micros
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     KEY_ID_BYTES,
     SECRET_BYTES,
+    CredentialKind,
+    ParsedCredential,
     derive_secret,
     key_digest,
     new_key,
     new_key_id,
-    parse_key,
+    parse,
     same_digest,
 )
 from tenants.database import migrate, open_engine
 from tenants.placement import place
 from tenants.registry import rows
+from tenants.registry.devices import Devices
+from tenants.registry.enrolments import Enrolments
 from tenants.registry.once import Answer, RequestKey, once
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
-from tenants.tenant import ApiKey, Caller, Incarnation, Role, Tenant, TenantState
+from tenants.tenant import (
+    API_KEY_ROLES,
+    DEVICES,
+    ApiKey,
+    Caller,
+    Incarnation,
+    Role,
+    Tenant,
+    TenantState,
+)
 
 FIRST_TENANT_ID = "dev"
 
@@ -72,7 +84,8 @@ class Registry:
     ``engine`` comes from ``tenants.database``, holds migrated tables and is closed by its owner.
     ``pepper`` keys the digests: another one invalidates every key. New tenants get one of ``shard_names``
     and the embedding space ``space``. ``entropy`` gives that many unpredictable bytes. Every method
-    raises StorageUnavailable where the database does not answer.
+    raises StorageUnavailable where the database does not answer; so do those of ``enrolments`` and
+    ``devices``, which are the same catalogue's.
     """
 
     def __init__(
@@ -91,6 +104,8 @@ class Registry:
         self._space = space
         self._cache = cache or CredentialCache()
         self._entropy = entropy
+        self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy)
+        self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy)
 
     # --- tenants ----------------------------------------------------------------------------------
 
@@ -112,7 +127,7 @@ class Registry:
     def get_tenant(self, tenant_id: str) -> Tenant:
         """The tenant of this id. Raises TenantNotFound."""
         with self._engine.begin() as connection:
-            return _tenant(connection, tenant_id)
+            return rows.read_tenant(connection, tenant_id)
 
     def list_tenants(self, limit: int, after: str = "") -> list[Tenant]:
         """At most ``limit`` tenants with ids greater than ``after``, by id in byte order."""
@@ -155,7 +170,7 @@ class Registry:
         def create(connection: Connection) -> Answer:
             if expires_at is not None and expires_at <= now:
                 raise InvalidField.of("expires_at", "has passed; give a later time, or none")
-            tenant = None if tenant_id is None else _tenant(connection, tenant_id)
+            tenant = None if tenant_id is None else rows.read_tenant(connection, tenant_id)
             api_key, seed = self._issue(connection, tenant, role, display_name, client_id, now, expires_at)
             return {"api_key": asdict(api_key), "seed": seed.hex()}
 
@@ -174,7 +189,7 @@ class Registry:
         """
 
         def revoke(connection: Connection) -> Answer:
-            tenant = None if tenant_id is None else _tenant(connection, tenant_id)
+            tenant = None if tenant_id is None else rows.read_tenant(connection, tenant_id)
             key = _key(key_id, tenant)
             connection.execute(
                 update(api_keys).where(*key, api_keys.c.revoked_at.is_(None)).values(revoked_at=now)
@@ -194,16 +209,21 @@ class Registry:
         return rows.api_key(answer["api_key"])
 
     def authenticate(self, key: str, now: Micros) -> Caller:
-        """Who calls with this key. Raises CredentialInvalid, one and the same for every reason."""
-        key_id = parse_key(key)
-        if key_id is None:
+        """Who calls with this API key, enrolment code or device's token.
+
+        A token that has expired and one of a revoked device still name their callers, in roles of their own.
+        Raises CredentialInvalid, one and the same for every other reason.
+        """
+        parsed = parse(key)
+        if parsed is None:
             raise CredentialInvalid
         digest = key_digest(self._pepper, key)
         known, credential = self._cache.get(digest, now)
-        if not known:
+        if not known or (credential is not None and not credential.is_valid(now)):
             moment = self._cache.moment()
-            credential = self._read_credential(key_id, digest)
-            self._cache.put(digest, credential, now, moment)
+            credential = self._read_credential(parsed, digest, now)
+            if credential is None or credential.caller.role in _CACHED:
+                self._cache.put(digest, credential, now, moment)
         if credential is None or not credential.is_valid(now):
             raise CredentialInvalid
         return credential.caller
@@ -256,21 +276,25 @@ class Registry:
         secret = derive_secret(self._pepper, seed, api_key.key_id)
         return NewApiKey(api_key, new_key(api_key.key_id, secret))
 
-    def _read_credential(self, key_id: str, digest: bytes) -> Credential | None:
+    def _read_credential(self, parsed: ParsedCredential, digest: bytes, now: Micros) -> Credential | None:
+        if parsed.kind is CredentialKind.ENROLMENT:
+            return self.enrolments.read_credential(parsed.id, digest, now)
+        if parsed.kind is CredentialKind.DEVICE:
+            return self.devices.read_credential(parsed.id, parsed.generation, digest, now)
+        return self._read_api_key(parsed.id, digest)
+
+    def _read_api_key(self, key_id: str, digest: bytes) -> Credential | None:
         with self._engine.begin() as connection:
             key = connection.execute(select(api_keys).where(api_keys.c.key_id == key_id)).mappings().first()
             if key is None or not same_digest(key["digest"], digest) or key["revoked_at"] is not None:
                 return None
-            its_tenant = select(tenants).where(tenants.c.incarnation == key["incarnation"])
-            tenant = connection.execute(its_tenant).mappings().first()
-        return rows.credential(key, tenant)
+            life = key["incarnation"]
+            return rows.credential(key, None if life is None else rows.tenant_of_life(connection, life))
 
 
-def _tenant(connection: Connection, tenant_id: str) -> Tenant:
-    row = connection.execute(select(tenants).where(tenants.c.tenant_id == tenant_id)).mappings().first()
-    if row is None:
-        raise TenantNotFound(tenant_id)
-    return rows.tenant(row)
+_CACHED = API_KEY_ROLES | DEVICES
+"""Who is known for a while without a look at the database. What else a credential may be is soon over, or
+lasts because nobody should call so."""
 
 
 def _key(key_id: str, tenant: Tenant | None) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from scrubjay.memory import ClientId, Micros
+from sqlalchemy import Connection, select
+
+from scrubjay.errors import TenantNotFound
+from scrubjay.memory import ClientId, Micros, Subject
 from tenants.credential_cache import Credential
-from tenants.tenant import ApiKey, Caller, Incarnation, Role, Tenant, TenantState
+from tenants.registry.tables import tenants
+from tenants.tenant import ApiKey, Caller, Device, Incarnation, Role, Tenant, TenantState
 
 
 def tenant(row: Mapping[Any, Any]) -> Tenant:
@@ -37,12 +42,70 @@ def api_key(row: Mapping[Any, Any]) -> ApiKey:
     )
 
 
-def credential(key: Mapping[Any, Any], its_tenant: Mapping[Any, Any] | None) -> Credential:
-    """A row of the keys table, and of its tenant unless it is the platform's."""
+def credential(key: Mapping[Any, Any], its_tenant: Tenant | None) -> Credential:
+    """A row of the keys table, and its tenant unless it is the platform's."""
     caller = Caller(
         role=Role(key["role"]),
         key_id=key["key_id"],
         client_id=ClientId(key["client_id"]),
-        tenant=None if its_tenant is None else tenant(its_tenant),
+        tenant=its_tenant,
     )
     return Credential(caller, key["expires_at"])
+
+
+def device(row: Mapping[Any, Any]) -> Device:
+    """A row of the devices table with its tenant's id, or the JSON object that ``kept_device`` made of it."""
+    return Device(
+        device_id=row["device_id"],
+        tenant_id=row["tenant_id"],
+        client_id=ClientId(row["client_id"]),
+        subject=subject(row),
+        scopes=scopes(row),
+        display_name=row["display_name"],
+        created_at=Micros(row["created_at"]),
+        seen_at=Micros(row["seen_at"]),
+        revoked_at=row["revoked_at"],
+        wipe=row["wipe"],
+    )
+
+
+def kept_device(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """What an answer keeps of a device's row: everything but its seed and its tokens' states."""
+    named = ("device_id", "tenant_id", "client_id", "subject_kind", "subject_name", "scopes", "display_name")
+    return {name: row[name] for name in (*named, "created_at", "seen_at", "revoked_at", "wipe")}
+
+
+def subject_columns(subject: Subject, scopes: tuple[str, ...]) -> dict[str, str]:
+    """What enrolments and devices hold of a subject and of scopes."""
+    return {
+        "subject_kind": subject.kind,
+        "subject_name": subject.name,
+        "scopes": json.dumps(scopes, ensure_ascii=False),
+    }
+
+
+def subject(row: Mapping[Any, Any]) -> Subject:
+    """The subject of an enrolment's or a device's row."""
+    return Subject(row["subject_kind"], row["subject_name"])
+
+
+def scopes(row: Mapping[Any, Any]) -> tuple[str, ...]:
+    """The scopes of an enrolment's or a device's row."""
+    return tuple(json.loads(row["scopes"]))
+
+
+# --- reading a tenant -----------------------------------------------------------------------------
+
+
+def read_tenant(connection: Connection, tenant_id: str) -> Tenant:
+    """The tenant of this id. Raises TenantNotFound."""
+    row = connection.execute(select(tenants).where(tenants.c.tenant_id == tenant_id)).mappings().first()
+    if row is None:
+        raise TenantNotFound(tenant_id)
+    return tenant(row)
+
+
+def tenant_of_life(connection: Connection, incarnation: Incarnation) -> Tenant:
+    """The tenant of this life, which a row of another table names."""
+    row = connection.execute(select(tenants).where(tenants.c.incarnation == incarnation)).mappings().one()
+    return tenant(row)

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
     ForeignKeyConstraint,
@@ -67,6 +68,58 @@ api_keys = Table(
     ),
     Index("catalogue_api_keys_by_tenant", "incarnation"),
 )
+
+enrolments = Table(
+    "catalogue_enrolments",
+    metadata,
+    Column("enrolment_id", String(16), nullable=False),
+    Column("incarnation", String(36), nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("client_id", Text, nullable=False),
+    Column("subject_kind", Text, nullable=False),
+    Column("subject_name", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("display_name", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("device_id", String(16)),
+    Column("installation_id", LargeBinary(16)),
+    PrimaryKeyConstraint("enrolment_id", name="catalogue_enrolments_pk"),
+    ForeignKeyConstraint(
+        ["incarnation"], ["catalogue_tenants.incarnation"], name="catalogue_enrolments_of_tenant"
+    ),
+    Index("catalogue_enrolments_by_tenant", "incarnation"),
+    Index("catalogue_enrolments_by_age", "expires_at"),
+    Index("catalogue_enrolments_by_device", "device_id"),
+)
+"""``device_id`` and ``installation_id`` are set once the code was used."""
+
+devices = Table(
+    "catalogue_devices",
+    metadata,
+    Column("device_id", String(16).with_variant(String(16, collation="C"), "postgresql"), nullable=False),
+    Column("incarnation", String(36), nullable=False),
+    Column("client_id", Text, nullable=False),
+    Column("subject_kind", Text, nullable=False),
+    Column("subject_name", Text, nullable=False),
+    Column("scopes", Text, nullable=False),
+    Column("display_name", Text, nullable=False),
+    Column("seed", LargeBinary(20), nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("confirmed", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("previous_expires_at", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+    Column("wipe", Boolean, nullable=False),
+    PrimaryKeyConstraint("device_id", name="catalogue_devices_pk"),
+    ForeignKeyConstraint(
+        ["incarnation"], ["catalogue_tenants.incarnation"], name="catalogue_devices_of_tenant"
+    ),
+    Index("catalogue_devices_by_tenant", "incarnation", "device_id"),
+)
+"""``generation`` is the newest token's, ``confirmed`` that of the newest one that was used. The two times of
+expiry are the newest token's and that of the one before. ``scopes`` is a JSON array of texts."""
 
 requests = Table(
     "catalogue_requests",
