@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, RoleNotAllowed, TenantNotFound, check
-from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, name_violation, request_id_violation
+from scrubjay.memory import (
+    MAX_MICROS,
+    MIN_MICROS,
+    SUBJECT_FIELDS,
+    Micros,
+    Subject,
+    name_violation,
+    request_id_violation,
+    scope_violation,
+    subject_of,
+)
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants.page_token import seal, unseal
 from tenants.registry import Registry, RequestKey
 from tenants.tenant import (
+    API_KEY_ROLES,
     PLATFORM_ADMINS,
     TENANT_ADMINS,
     ApiKey,
     Caller,
+    Device,
     Role,
     Tenant,
     tenant_id_violation,
@@ -25,7 +37,9 @@ from tenants.tenant import (
 
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
-"""A page of 1 000 tenants is some 300 KB; gRPC refuses messages past 4 MB."""
+"""A page of 1 000 tenants or devices is some 300 KB; gRPC refuses messages past 4 MB."""
+MAX_SCOPES = 32
+"""Each is compared with the scope of every memory that a device is sent."""
 
 _SERVICE = "/scrubjay.v1.TenantAdminService"
 
@@ -36,13 +50,16 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/ListTenants": PLATFORM_ADMINS,
         f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
+        f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
+        f"{_SERVICE}/ListDevices": TENANT_ADMINS,
+        f"{_SERVICE}/RevokeDevice": TENANT_ADMINS,
     }
 )
 """Which roles may call which RPC. Whose tenant a tenant's admin may name is checked here, per call."""
 
 
 class TenantAdminService:
-    """Tenants and their keys. Callers come authenticated and with a role that ``ALLOWED`` lets in.
+    """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.
     """
@@ -76,11 +93,7 @@ class TenantAdminService:
 
     def list_tenants(self, request: v1.ListTenantsRequest, _caller: Caller) -> v1.ListTenantsResponse:
         """Raises InvalidField."""
-        if not 0 <= request.page_size <= MAX_PAGE:
-            raise InvalidField.of(
-                "page_size", f"is {request.page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}"
-            )
-        size = request.page_size or DEFAULT_PAGE
+        size = _page_size(request.page_size)
         after = ""
         if request.page_token:
             (after,) = unseal(self._secret, "tenants", request.page_token, (str,))
@@ -120,7 +133,7 @@ class TenantAdminService:
         check(
             request_id_violation(request.request_id),
             tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None,
-            _key_id_violation(request.key_id),
+            _named("key_id", request.key_id, "a key"),
         )
         _check_own(caller, request.tenant_id)
         revoked = self._registry.revoke_api_key(
@@ -130,6 +143,69 @@ class TenantAdminService:
             request=_request_key(request.request_id, caller),
         )
         return v1.RevokeApiKeyResponse(api_key=_api_key_message(revoked))
+
+    def create_enrolment(
+        self, request: v1.CreateEnrolmentRequest, caller: Caller
+    ) -> v1.CreateEnrolmentResponse:
+        """Raises InvalidField, TenantNotFound, RequestIdReused."""
+        expires_at = from_timestamp(request.expires_at) if request.HasField("expires_at") else None
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id),
+            *_scope_violations(request.scopes),
+            name_violation("client_id", request.client_id),
+            name_violation("display_name", request.display_name),
+            _time_violation("expires_at", expires_at),
+        )
+        subject = _sole_subject(request)
+        _check_own(caller, request.tenant_id)
+        made = self._registry.enrolments.create_enrolment(
+            request.tenant_id,
+            subject,
+            now=self._clock(),
+            scopes=tuple(request.scopes),
+            client_id=request.client_id,
+            display_name=request.display_name,
+            expires_at=expires_at,
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.CreateEnrolmentResponse(
+            enrolment_code=made.code, client_id=made.client_id, expires_at=to_timestamp(made.expires_at)
+        )
+
+    def list_devices(self, request: v1.ListDevicesRequest, caller: Caller) -> v1.ListDevicesResponse:
+        """Raises InvalidField, TenantNotFound."""
+        check(tenant_id_violation("tenant_id", request.tenant_id))
+        _check_own(caller, request.tenant_id)
+        size = _page_size(request.page_size)
+        purpose = f"devices of {self._registry.get_tenant(request.tenant_id).incarnation}"
+        after = ""
+        if request.page_token:
+            (after,) = unseal(self._secret, purpose, request.page_token, (str,))
+        found = self._registry.devices.list_devices(request.tenant_id, size + 1, after)
+        page = found[:size]
+        more = len(found) > size
+        return v1.ListDevicesResponse(
+            devices=map(_device_message, page),
+            next_page_token=seal(self._secret, purpose, (page[-1].device_id,)) if more else "",
+        )
+
+    def revoke_device(self, request: v1.RevokeDeviceRequest, caller: Caller) -> v1.RevokeDeviceResponse:
+        """Raises InvalidField, TenantNotFound, DeviceNotFound, RequestIdReused."""
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id),
+            _named("device_id", request.device_id, "a device"),
+        )
+        _check_own(caller, request.tenant_id)
+        revoked = self._registry.devices.revoke_device(
+            request.tenant_id,
+            request.device_id,
+            now=self._clock(),
+            wipe=request.wipe,
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.RevokeDeviceResponse(device=_device_message(revoked))
 
 
 # --- whose tenant ---------------------------------------------------------------------------------
@@ -157,11 +233,19 @@ def _request_key(request_id: str, caller: Caller) -> RequestKey | None:
 # --- what makes a request valid -------------------------------------------------------------------
 
 
+def _page_size(page_size: int) -> int:
+    if not 0 <= page_size <= MAX_PAGE:
+        raise InvalidField.of("page_size", f"is {page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}")
+    return page_size or DEFAULT_PAGE
+
+
 def _role(number: v1.Role.ValueType) -> Role:
-    try:
-        return Role(number)
-    except ValueError:
-        raise InvalidField.of("role", f"is {number}; name one of the roles of the contract") from None
+    if number == v1.ROLE_DEVICE:
+        raise InvalidField.of("role", "is a device's, which no API key has; CreateEnrolment lets a device in")
+    for role in API_KEY_ROLES:
+        if role.value == int(number):
+            return role
+    raise InvalidField.of("role", f"is {number}; name one of the roles of the contract")
 
 
 def _owner_violation(tenant_id: str, role: Role) -> FieldViolation | None:
@@ -172,10 +256,27 @@ def _owner_violation(tenant_id: str, role: Role) -> FieldViolation | None:
     return None
 
 
-def _key_id_violation(key_id: str) -> FieldViolation | None:
-    if not key_id:
-        return FieldViolation("key_id", "is empty; name a key")
-    return name_violation("key_id", key_id)
+def _named(field_path: str, name: str, thing: str) -> FieldViolation | None:
+    if not name:
+        return FieldViolation(field_path, f"is empty; name {thing}")
+    return name_violation(field_path, name)
+
+
+def _sole_subject(request: v1.CreateEnrolmentRequest) -> Subject:
+    given = [name for name in SUBJECT_FIELDS if getattr(request, name)]
+    if len(given) > 1:
+        raise InvalidField.of(given[1], f"{' and '.join(given)} are set; exactly one is needed")
+    subject = subject_of(request.user_id, request.agent_id, request.run_id)
+    if subject is None:
+        raise InvalidField.of("user_id", "one of user_id, agent_id and run_id is needed")
+    check(name_violation(given[0], subject.name))
+    return subject
+
+
+def _scope_violations(scopes: Sequence[str]) -> list[FieldViolation | None]:
+    if len(scopes) > MAX_SCOPES:
+        return [FieldViolation("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")]
+    return [scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes)]
 
 
 def _time_violation(field_path: str, time: Micros | None) -> FieldViolation | None:
@@ -209,6 +310,21 @@ def _api_key_message(api_key: ApiKey) -> v1.ApiKey:
         created_at=to_timestamp(api_key.created_at),
         expires_at=_optional_timestamp(api_key.expires_at),
         revoked_at=_optional_timestamp(api_key.revoked_at),
+    )
+
+
+def _device_message(device: Device) -> v1.Device:
+    return v1.Device(
+        device_id=device.device_id,
+        tenant_id=device.tenant_id,
+        client_id=device.client_id,
+        display_name=device.display_name,
+        **{f"{device.subject.kind}_id": device.subject.name},
+        scopes=device.scopes,
+        created_at=to_timestamp(device.created_at),
+        last_seen_at=to_timestamp(device.seen_at),
+        revoked_at=_optional_timestamp(device.revoked_at),
+        wipe=device.wipe,
     )
 
 

@@ -214,7 +214,14 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
     assert set(ALLOWED) == {f"/{rpcs.full_name}/{rpc.name}" for rpc in rpcs.methods}
     assert all(roles <= {Role.PLATFORM_ADMIN, Role.TENANT_ADMIN} for roles in ALLOWED.values())
     tenants_own = {path.rpartition("/")[2] for path, roles in ALLOWED.items() if Role.TENANT_ADMIN in roles}
-    assert tenants_own == {"GetTenant", "CreateApiKey", "RevokeApiKey"}
+    assert tenants_own == {
+        "GetTenant",
+        "CreateApiKey",
+        "RevokeApiKey",
+        "CreateEnrolment",
+        "ListDevices",
+        "RevokeDevice",
+    }
 
 
 # --- what a valid request is ----------------------------------------------------------------------
