@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, check
@@ -11,21 +10,13 @@ from scrubjay.memory import Micros, name_violation
 from scrubjay.wire import to_timestamp
 from server.router import tenant_of
 from tenants.registry import Registry
-from tenants.tenant import Caller, Role, principal
+from tenants.tenant import Caller, principal
 
 INSTALLATION_ID_BYTES = 16
 
-ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
-    {
-        "/scrubjay.v1.SyncService/RegisterDevice": frozenset({Role.ENROLMENT}),
-        "/scrubjay.v1.SyncService/RefreshToken": frozenset({Role.DEVICE, Role.EXPIRED_DEVICE}),
-    }
-)
-"""Which roles may call which of these RPCs."""
-
 
 class Registration:
-    """Devices and their tokens. Callers come authenticated and with a role that ``ALLOWED`` lets in."""
+    """Devices and their tokens. Callers come authenticated, in the roles of these RPCs."""
 
     def __init__(self, registry: Registry, clock: Callable[[], Micros]) -> None:
         self._registry = registry
