@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from client_sync import journal
 from client_sync.errors import ReplicaError
@@ -34,23 +33,38 @@ class CopyLost(ReplicaError):
     """The server sent a part of a memory that is not here: the replica must be loaded anew."""
 
 
-@dataclass(frozen=True, slots=True)
 class Copy:
-    """A memory as the server has it."""
+    """A memory as the server has it, decoded and encoded when first asked for."""
 
-    commit_stamp: int
-    message: bytes
-    field_stamps: bytes
+    __slots__ = ("_message", "_state", "commit_stamp", "field_stamps")
 
-    def state(self) -> State:
-        """Its value."""
-        return read_state(self.message, self.field_stamps)
+    def __init__(
+        self, commit_stamp: int, message: bytes | None, field_stamps: bytes, state: State | None = None
+    ) -> None:
+        self.commit_stamp = commit_stamp
+        self.field_stamps = field_stamps
+        self._message = message
+        self._state = state
 
     @classmethod
     def of(cls, state: State, commit_stamp: int) -> Copy:
         """The copy of a state."""
-        message = to_message(state.memory, CommitStamp(max(commit_stamp, 0))).SerializeToString()
-        return cls(commit_stamp, message, pack_field_stamps(state.stamps))
+        return cls(commit_stamp, None, pack_field_stamps(state.stamps), state)
+
+    @property
+    def message(self) -> bytes:
+        """Its encoded ``v1.Memory``."""
+        if self._message is None:
+            stamp = CommitStamp(max(self.commit_stamp, 0))
+            self._message = to_message(self.state.memory, stamp).SerializeToString()
+        return self._message
+
+    @property
+    def state(self) -> State:
+        """Its value."""
+        if self._state is None:
+            self._state = read_state(self.message, self.field_stamps)
+        return self._state
 
 
 class Copies:
@@ -129,7 +143,7 @@ class Copies:
             if old is None:
                 raise CopyLost(f"memory {memory_id} changed on the server and is not here")
             stamp = max(old.commit_stamp, commit_stamp)
-            self._changed[memory_id] = Copy.of(joined(old.state(), change), stamp)
+            self._changed[memory_id] = Copy.of(joined(old.state, change), stamp)
         elif change.kind == v1.CHANGE_KIND_DELETED:
             self.bury(memory_id)
         elif change.kind == v1.CHANGE_KIND_RETRACTED:
@@ -167,6 +181,8 @@ class Copies:
             self._changed[memory_id] = copy
             if operation.kind is OperationKind.DELETE and status == v1.OPERATION_STATUS_APPLIED:
                 self.bury(memory_id)
+            elif result.status == v1.OPERATION_STATUS_DUPLICATE:
+                continue  # the pages that came have what it did, unless that is gone since
             elif (state := applied_state(operation, result)) is not None:
                 self._join_own(memory_id, copy, state, operation.kind, result.commit_stamp)
 
@@ -175,7 +191,7 @@ class Copies:
     ) -> None:
         if copy is not None:
             stamp = max(copy.commit_stamp, commit_stamp)
-            self._changed[memory_id] = Copy.of(join(copy.state(), state), stamp)
+            self._changed[memory_id] = Copy.of(join(copy.state, state), stamp)
         elif kind is OperationKind.CREATE and not self.buried(memory_id):
             self._changed[memory_id] = Copy.of(state, commit_stamp)
 
@@ -202,42 +218,54 @@ class Copies:
         """Show every memory that changed: its copy with its operations on top. The journal notes what
         others did, where ``at`` says when it was heard of."""
         for memory_id, copy in self._changed.items():
-            before = self.shown_state(memory_id)
-            after = self._overlaid(memory_id, copy)
-            if before != after:
-                self.shown.add(memory_id)
-                if at is not None and memory_id not in self.retracted:
-                    journal.record(self._sql, memory_id, at, before=before, after=after, origin="elsewhere")
+            key = id_bytes(memory_id)
+            before, after = self._row(key), self._overlaid(memory_id, key, copy)
+            if before is not None and after is not None and before.field_stamps == after.field_stamps:
+                self._sql.execute(
+                    "UPDATE rows SET commit_stamp = ?, message = ? WHERE id = ?",
+                    (after.commit_stamp, after.message, key),
+                )
+                continue
+            self._show(key, after)
+            if before is None and after is None:
+                continue
+            self.shown.add(memory_id)
+            if at is not None and memory_id not in self.retracted:
+                old, new = (None if one is None else one.state for one in (before, after))
+                journal.record(self._sql, memory_id, at, before=old, after=new, origin="elsewhere")
         self._changed.clear()
 
-    def _overlaid(self, memory_id: MemoryId, copy: Copy | None) -> State | None:
-        """Write the memory's row and what lies beneath it; the state that is shown."""
-        key, entries = id_bytes(memory_id), self._outbox.of(memory_id)
+    def _row(self, key: bytes) -> Copy | None:
+        row = self._sql.execute(
+            "SELECT commit_stamp, message, field_stamps FROM rows WHERE id = ?", (key,)
+        ).fetchone()
+        return None if row is None else Copy(*row)
+
+    def _overlaid(self, memory_id: MemoryId, key: bytes, copy: Copy | None) -> Copy | None:
+        """What is to be shown of a memory; what lies beneath is written."""
+        entries = self._outbox.of(memory_id)
         if not entries:
             self._sql.execute("DELETE FROM beneath WHERE id = ?", (key,))
-            state = None if copy is None else copy.state()
-            self._show(key, state, copy)
-            return state
+            return copy
         stamp = UNSENT if copy is None else copy.commit_stamp
         beneath = (key, stamp, None, None) if copy is None else (key, stamp, copy.message, copy.field_stamps)
         self._sql.execute("INSERT OR REPLACE INTO beneath VALUES (?, ?, ?, ?)", beneath)
-        state = None if copy is None else copy.state()
+        state = None if copy is None else copy.state
         for entry in entries:
             try:
                 state, _ = replay(state, entry.operation, self._identity.client_id)
             except InvalidField:
                 continue  # what the server will refuse is not shown
-        self._show(key, state, None if state is None else Copy.of(state, stamp))
-        return state
+        return None if state is None else Copy.of(state, stamp)
 
-    def _show(self, key: bytes, state: State | None, copy: Copy | None) -> None:
-        if state is None or copy is None:
+    def _show(self, key: bytes, copy: Copy | None) -> None:
+        if copy is None:
             for table in ("rows", "vectors"):
                 self._sql.execute(f"DELETE FROM {table} WHERE id = ?", (key,))  # noqa: S608 - fixed names
             return
-        content_stamp = state.stamps["content"].pack()
+        content_stamp = copy.state.stamps["content"].pack()
         self._sql.execute("DELETE FROM vectors WHERE id = ? AND content_stamp <> ?", (key, content_stamp))
-        values = (copy.commit_stamp, state.memory.created_at, copy.message, copy.field_stamps, key)
+        values = (copy.commit_stamp, copy.state.memory.created_at, copy.message, copy.field_stamps, key)
         updated = self._sql.execute(
             "UPDATE rows SET commit_stamp = ?, created_at = ?, message = ?, field_stamps = ?, terms = NULL"
             " WHERE id = ?",

@@ -111,7 +111,7 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
             done.stale = True
             return done
         copies = Copies(sql, replica.identity, outbox)
-        _take_results(sql, outbox, copies, request, bodies, response, done)
+        _take_results(sql, outbox, copies, response, done)
         copies.apply_page(changes)
         copies.take_applied(response.commit_stamp)
         copies.settle(server_time)
@@ -145,22 +145,22 @@ def _take_results(
     sql: sqlite3.Connection,
     outbox: Outbox,
     copies: Copies,
-    request: v1.SyncRequest,
-    bodies: list[bytes],
     response: v1.SyncResponse,
     done: Exchanged,
 ) -> None:
     now = from_timestamp(response.server_time)
-    for position, (body, result) in enumerate(zip(bodies, response.results, strict=True)):
-        if result.status == v1.OPERATION_STATUS_RETRY_LATER:
-            done.retry = True
-            outbox.unnumber()
-            if result.reason == CLOCK_REASON:
-                for memory_id in outbox.restamp(now // 1000):
-                    copies.touch(memory_id)
-            break
-        entry = outbox.answer(body, request.first_number + position, result)
+    pairs = list(zip(outbox.sent(), response.results, strict=True))
+    later = (n for n, (_, r) in enumerate(pairs) if r.status == v1.OPERATION_STATUS_RETRY_LATER)
+    taken = next(later, len(pairs))
+    outbox.answer(pairs[:taken])
+    for entry, result in pairs[:taken]:
         take_result(sql, outbox, copies, entry, result, now, done)
+    if taken < len(pairs):
+        done.retry = True
+        outbox.unnumber()
+        if pairs[taken][1].reason == CLOCK_REASON:
+            for memory_id in outbox.restamp(now // 1000):
+                copies.touch(memory_id)
 
 
 def take_result(

@@ -23,10 +23,10 @@ from scrubjay.operation import (
     Operation,
     OperationId,
     OperationKind,
-    decode,
     derived_id,
     encode,
     next_chain,
+    reread,
 )
 from scrubjay.stamp import Clock, ReplicaId, Stamp
 
@@ -51,7 +51,7 @@ class Batch:
     bodies: tuple[bytes, ...]
 
 
-_COLUMNS = "position, number, operation_id, memory_id, kind, body, result"
+_COLUMNS = "position, number, operation_id, body, result"
 
 
 class Outbox:
@@ -61,6 +61,7 @@ class Outbox:
         self._sql = sql
         self._identity = identity
         self.replica = ReplicaId(get_meta(sql, "replica_id"))
+        self._decoded: dict[int, tuple[bytes, Operation]] = {}
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -89,21 +90,27 @@ class Outbox:
 
     def read(self, body: bytes) -> Operation:
         """An operation that is not in the outbox any more, from its bytes."""
-        return decode(body, self.replica, 0, self._identity.client_id, self._identity.subject)
+        return reread(body, self.replica, 0, self._identity.client_id, self._identity.subject)
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         query = f"SELECT {_COLUMNS} FROM outbox WHERE {where} ORDER BY position"  # noqa: S608 - fixed texts
         return [self._entry(row) for row in self._sql.execute(query, values)]
 
     def _entry(self, row: Sequence[object]) -> Entry:
-        position, number, operation_id, _, _, body, result = row
+        position, number, operation_id, body, result = row
         assert isinstance(position, int)
         assert isinstance(body, bytes)
-        count = number if isinstance(number, int) else 0
-        operation = decode(body, self.replica, count, self._identity.client_id, self._identity.subject)
+        known = self._decoded.get(position)
+        if known is not None and known[0] == body:
+            operation = known[1]
+        else:
+            operation = self.read(body)
+            self._decoded[position] = (body, operation)
         name = OperationId(id_text(operation_id)) if isinstance(operation_id, bytes) else NO_ID
+        if name != operation.operation_id:
+            operation = replace(operation, operation_id=name)
         answer = v1.OperationResult.FromString(result) if isinstance(result, bytes) else None
-        return Entry(position, count, replace(operation, operation_id=name), body, answer)
+        return Entry(position, number if isinstance(number, int) else 0, operation, body, answer)
 
     # --- writing ----------------------------------------------------------------------------------
 
@@ -182,15 +189,21 @@ class Outbox:
         self._sql.executemany("UPDATE outbox SET number = ?, operation_id = ? WHERE position = ?", numbered)
         return bodies
 
-    def answer(self, body: bytes, number: int, result: v1.OperationResult) -> Entry:
-        """Note the answer of the operation sent under ``number`` with these bytes; the operation."""
-        chain = next_chain(bytes(get_meta(self._sql, "chain", NO_CHAIN)), body)
-        set_meta(self._sql, answered=number, chain=chain)
-        (entry,) = self._entries("number = ? AND result IS NULL", number)
-        self.answered(entry, result)
-        accepted = max(int(get_meta(self._sql, "accepted_time", 0)), entry.operation.stamp.time)
-        set_meta(self._sql, accepted_time=accepted)
-        return entry
+    def sent(self) -> list[Entry]:
+        """The batch that waits for its answer, in the order of its numbers."""
+        return self._entries("number IS NOT NULL AND result IS NULL")
+
+    def answer(self, answered: Sequence[tuple[Entry, v1.OperationResult]]) -> None:
+        """Note the answers of the first operations that were sent, in the order of their numbers."""
+        if not answered:
+            return
+        chain = bytes(get_meta(self._sql, "chain", NO_CHAIN))
+        for entry, _ in answered:
+            chain = next_chain(chain, entry.body)
+        latest = max(entry.operation.stamp.time for entry, _ in answered)
+        accepted = max(int(get_meta(self._sql, "accepted_time", 0)), latest)
+        set_meta(self._sql, answered=answered[-1][0].number, chain=chain, accepted_time=accepted)
+        self.keep_answers(answered)
 
     def unnumber(self) -> None:
         """Take the numbers back of what the server did not take: it is batched anew."""
@@ -198,11 +211,11 @@ class Outbox:
             "UPDATE outbox SET number = NULL, operation_id = NULL WHERE number IS NOT NULL AND result IS NULL"
         )
 
-    def answered(self, entry: Entry, result: v1.OperationResult) -> None:
-        """Keep an operation with its answer until the cursor passes it."""
-        self._sql.execute(
+    def keep_answers(self, answered: Iterable[tuple[Entry, v1.OperationResult]]) -> None:
+        """Keep operations with their answers until the cursor passes them."""
+        self._sql.executemany(
             "UPDATE outbox SET result = ?, commit_stamp = ? WHERE position = ?",
-            (result.SerializeToString(), result.commit_stamp, entry.position),
+            [(result.SerializeToString(), result.commit_stamp, e.position) for e, result in answered],
         )
 
     def redirect(self, memory_id: MemoryId, other: MemoryId) -> None:

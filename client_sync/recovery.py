@@ -61,7 +61,9 @@ def reconcile(replica: Replica, remote: RemoteSync) -> Exchanged:
         for entry in outbox.unanswered():
             name = entry.operation.operation_id
             if name and (result := known.get(id_bytes(name))) is not None:
-                outbox.answered(entry, result)
+                result.first_status = result.first_status or result.status
+                result.status = v1.OPERATION_STATUS_DUPLICATE
+                outbox.keep_answers([(entry, result)])
                 take_result(sql, outbox, copies, entry, result, now, done)
         for memory_id in outbox.restamp(now // 1000):
             copies.touch(memory_id)

@@ -209,7 +209,7 @@ class Replica:
                 ).fetchall()
             for created_at, row_id, message, field_stamps, commit_stamp in rows:
                 at, key = created_at, row_id
-                yield Copy(commit_stamp, message, field_stamps).state(), commit_stamp
+                yield Copy(commit_stamp, message, field_stamps).state, commit_stamp
             if len(rows) < _LISTED_AT_ONCE:
                 return
 

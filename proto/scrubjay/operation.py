@@ -8,8 +8,8 @@ use one number for different edits. ``replay`` is what an operation does to a me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
 
@@ -19,9 +19,11 @@ from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
 from scrubjay.memory import (
     ClientId,
+    JsonValue,
     Memory,
     MemoryId,
     Micros,
+    PrivacyLevel,
     Subject,
     id_bytes,
     id_text,
@@ -120,6 +122,18 @@ def decode(
     InvalidField names what no operation can have; whether the memory is valid once it is edited is seen
     when it is replayed.
     """
+    operation = reread(encoded, sender, number, client_id, subject)
+    if operation.memory is not None:
+        _check_created(operation.memory, subject)
+    elif operation.writes:
+        _check_written({write.field: write.value for write in operation.writes})
+    return operation
+
+
+def reread(
+    encoded: bytes, sender: ReplicaId, number: int, client_id: ClientId, subject: Subject
+) -> Operation:
+    """``decode`` for bytes that this side made itself: the values in them are not checked again."""
     message = _parse(encoded)
     memory_id = MemoryId(id_text(_sized("memory_id", message.memory_id, 16)))
     replica = ReplicaId(_sized("replica_id", message.replica_id, 16)) if message.replica_id else sender
@@ -131,18 +145,18 @@ def decode(
         operation_id = OperationId(id_text(_sized("operation_id", message.operation_id, 16)))
     else:
         operation_id = derived_id(sender, number, encoded)
-    operation = Operation(operation_id, memory_id, kind, stamp)
     if kind is OperationKind.DELETE:
-        return operation
+        return Operation(operation_id, memory_id, kind, stamp)
+    message.memory.id = memory_id
+    setattr(message.memory, f"{subject.kind}_id", subject.name)
+    made_at = Micros(stamp.millis * 1000)
     try:
-        values = from_message(
-            message.memory, memory_id=memory_id, owner=client_id, now=Micros(stamp.millis * 1000)
-        )
+        values = from_message(message.memory, memory_id=memory_id, owner=client_id, now=made_at)
     except InvalidField as error:
         raise InvalidField(violation.under("memory") for violation in error.field_violations) from None
     if kind is OperationKind.CREATE:
-        return replace(operation, memory=_created(values, memory_id, subject))
-    return replace(operation, writes=_writes(message, values, stamp))
+        return Operation(operation_id, memory_id, kind, stamp, memory=values)
+    return Operation(operation_id, memory_id, kind, stamp, writes=_writes(message, values, stamp))
 
 
 def _parse(encoded: bytes) -> v1.Operation:
@@ -160,16 +174,23 @@ def _sized(field: str, value: bytes, size: int) -> bytes:
     return value
 
 
-def _created(memory: Memory, memory_id: MemoryId, subject: Subject) -> Memory:
-    ids = {"id": memory_id, f"{subject.kind}_id": subject.name}
-    memory = replace(memory, **ids)  # type: ignore[arg-type]  # by name
+def _check_created(memory: Memory, subject: Subject) -> None:
     if memory.subject != subject:
         raise InvalidField.of("memory.user_id", f"names another subject than this device's, {subject.key!r}")
     wrong = [*violations(memory)]
     if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
         wrong.append(local)
     check(*(violation.under("memory") for violation in wrong))
-    return memory
+
+
+def _check_written(values: Mapping[str, JsonValue]) -> None:
+    wrong: list[FieldViolation | None] = []
+    if "content" in values:
+        wrong.append(text_violation("memory.content", str(values["content"])))
+    if "privacy_level" in values:
+        level = PrivacyLevel(values["privacy_level"])  # type: ignore[arg-type]  # as get gives it
+        wrong.append(local_violation("memory.privacy_level", level))
+    check(*wrong)
 
 
 def _writes(message: v1.Operation, values: Memory, stamp: Stamp) -> tuple[Write, ...]:
@@ -183,12 +204,6 @@ def _writes(message: v1.Operation, values: Memory, stamp: Stamp) -> tuple[Write,
         raise InvalidField.of("fields", f"{error.args[0]!r} is no register") from None
     except ValueError as error:
         raise InvalidField.of("base_stamps", str(error)) from None
-    wrong: list[FieldViolation | None] = []
-    if "content" in fields:
-        wrong.append(text_violation("memory.content", values.content))
-    if "privacy_level" in fields:
-        wrong.append(local_violation("memory.privacy_level", values.privacy_level))
-    check(*wrong)
     return writes
 
 
