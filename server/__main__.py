@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from pydantic import ValidationError
 
-from server.app import CANT_START, App, migrate_all, new_admin_key
+from server.app import CANT_START, App, begin_epochs, migrate_all, new_admin_key
 from server.config import Settings
 from tenants.registry import FirstCredentials
 
@@ -56,6 +56,16 @@ def migrate() -> None:
     with _explained():
         for name in migrate_all(settings):
             typer.echo(f"{name}: up to date")
+
+
+@cli.command()
+def restored() -> None:
+    """Say that the databases were restored from a backup: devices then give back what they still hold."""
+    settings = _settings()
+    _log_to_stderr(settings.log_level)
+    with _explained():
+        count = begin_epochs(settings)
+        typer.echo(f"{count} streams begin a new epoch; start the server again")
 
 
 def _settings() -> Settings:

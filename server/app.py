@@ -17,12 +17,14 @@ from threadpoolctl import threadpool_limits
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, tenant_service_pb2
+from server import collection, heads
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
 from server.index.hnsw import hnsw_available
 from server.index.shelf import Shelf
 from server.interceptors import TRANSPORT_BYTES, Door
+from server.periodic import Periodic
 from server.providers.embedder import Embedder, open_embedder
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
@@ -75,6 +77,7 @@ CANT_START = (
     ScrubjayError,
     ShardMissing,
     ValueError,
+    heads.WentBack,
 )
 """What ends a start; each says in one line what is wrong."""
 
@@ -97,6 +100,7 @@ class App:
             if not hnsw_available():
                 log.warning("hnswlib is not installed: large streams are scanned exactly, right but slower")
             shards = _shards(settings, embedder, stack)
+            _run_beside(settings, shards, clock, stack)
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             services = (
                 memory_service.MemoryService(Router(shards), embedder, secret, clock),
@@ -186,6 +190,20 @@ def migrate_all(settings: Settings) -> list[str]:
     return ["catalogue", *urls]
 
 
+def begin_epochs(settings: Settings) -> int:
+    """Say that the databases were restored from a backup, so that devices give back what they hold; of how
+    many streams that is true. The server may not run on them."""
+    with ExitStack() as stack:
+        stack.enter_context(locked(settings.data_dir))
+        count = 0
+        for url in settings.shard_urls().values():
+            store = stack.enter_context(MemoryStore(url))
+            store.migrate()
+            count += store.begin_epochs(wall_clock() // 1000)
+        heads.forget_marks(settings.data_dir)
+    return count
+
+
 def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[str, Shard]:
     urls = settings.shard_urls()
     budget_bytes = settings.resident_mib * 1024 * 1024 // len(urls)
@@ -199,6 +217,17 @@ def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[st
         stack.callback(cache.close)
         shards[name] = Shard(name, store, cache)
     return shards
+
+
+def _run_beside(
+    settings: Settings, shards: Mapping[str, Shard], clock: Callable[[], Micros], stack: ExitStack
+) -> None:
+    """Start what the server does beside its calls."""
+    marks = heads.HeadMarks(settings.data_dir, shards)
+    stack.callback(marks.write)
+    stack.enter_context(closing(Periodic("marks", heads.INTERVAL_SECONDS, marks.write)))
+    collector = collection.Collector(shards.values(), settings.tombstone_days, clock)
+    stack.enter_context(closing(Periodic("collection", collection.INTERVAL_SECONDS, collector.run)))
 
 
 def _serve(

@@ -69,6 +69,12 @@ class Settings(BaseSettings):
         ge=16,
         description="Memory for resident streams over all shards, in MiB; least recently used leave.",
     )
+    tombstone_days: int = Field(
+        default=90,
+        ge=1,
+        le=3650,
+        description="Days that deletions are told to devices; one that was away longer loads anew.",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Least level logged."
     )

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -30,6 +31,7 @@ from server.ingest.taking import take_upload
 from server.ingest.uploads import Arrived, Upload
 from server.pull import Pull, Pulled, read_pull, standing
 from server.recall.search import Hit, Query, search
+from server.store.collection import collect
 from server.store.history import HistoryRow
 from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamHead, StreamKey, Writing
 from tenants.tenant import Incarnation
@@ -83,6 +85,7 @@ class Shard:
 
     def __init__(self, name: str, store: MemoryStore, cache: StreamCache) -> None:
         self.name = name
+        self.highest = CommitStamp(0)
         self._store = store
         self._cache = cache
 
@@ -321,6 +324,23 @@ class Shard:
             seen = [memory_id for memory_id, row in living.items() if viewer.sees(row)]
             return reading.vectors(key, space, seen)
 
+    def collect(self, limit: CommitStamp, ending: Callable[[], bool]) -> int:
+        """Forget what sync keeps of deletions up to ``limit``, stream by stream; in how many."""
+        count = 0
+        with self._store.read() as reading:
+            keys = reading.collectable(limit)
+        for key in keys:
+            if ending():
+                break
+            count += self.write_stream(key, partial(collect, key=key, limit=limit))
+        return count
+
+    def highest_head(self) -> CommitStamp:
+        """The highest head of all streams in the database."""
+        with self._store.read() as reading:
+            self.highest = max(self.highest, reading.highest_head())
+        return self.highest
+
     def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
         """Run ``unit`` under the head of one stream; what it returned, once it is committed."""
 
@@ -335,6 +355,7 @@ class Shard:
 
     def _note(self, heads: Mapping[StreamKey, CommitStamp]) -> None:
         for key, head in heads.items():
+            self.highest = max(self.highest, head)
             self._cache.note(key, head)
 
 

@@ -35,6 +35,9 @@ VERSION_TABLE = "shard_version"
 READERS = 4
 """Connections for reads; a read holds one for a millisecond or so."""
 
+EPOCHS_AT_ONCE = 500
+"""Streams that one transaction begins anew."""
+
 T = TypeVar("T")
 
 
@@ -84,6 +87,17 @@ class MemoryStore:
         """
         return self._committer.write(keys, unit, timeout_seconds)
 
+    def begin_epochs(self, now_millis: int) -> int:
+        """Begin another life of every stream, for a database that was restored; how many there are."""
+        count, last = 0, None
+        while True:
+            with self.read() as reading:
+                keys = reading.streams(last, EPOCHS_AT_ONCE)
+            if not keys:
+                return count
+            self.write(keys, _begin_epochs(keys, now_millis))
+            count, last = count + len(keys), keys[-1]
+
     def close(self) -> None:
         """Finish the writes that wait, then disconnect. May be called again."""
         self._committer.close()
@@ -98,3 +112,11 @@ class MemoryStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _begin_epochs(keys: Sequence[StreamKey], now_millis: int) -> Callable[[Writing], None]:
+    def unit(writing: Writing) -> None:
+        for key in keys:
+            writing.begin_epoch(key, now_millis)
+
+    return unit

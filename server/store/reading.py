@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, func, select, tuple_
+from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, exists, func, select, tuple_
 
 from scrubjay.memory import ClientId, MemoryId, Micros
 from scrubjay.merge import Outcome
@@ -51,6 +51,22 @@ class Reading(FeedReading, ReplicaReading):
         """Where the stream stands; None where nothing was ever written to it."""
         row = self._transaction.first(_HEAD, _in_stream(key))
         return None if row is None else StreamHead(*row)
+
+    def highest_head(self) -> CommitStamp:
+        """The highest head of all streams of all tenants."""
+        return CommitStamp(self._transaction.all(_HIGHEST_HEAD, {})[0][0] or 0)
+
+    def streams(self, after: StreamKey | None, limit: int) -> list[StreamKey]:
+        """At most ``limit`` streams of all tenants, in order, behind ``after``."""
+        if after is None:
+            rows = self._transaction.all(_FIRST_STREAMS, {"limit": limit})
+        else:
+            rows = self._transaction.all(_NEXT_STREAMS, _in_stream(after) | {"limit": limit})
+        return [StreamKey(*row) for row in rows]
+
+    def collectable(self, limit: CommitStamp) -> list[StreamKey]:
+        """The streams of all tenants that have deletions behind their horizon, up to ``limit``."""
+        return [StreamKey(*row) for row in self._transaction.all(_COLLECTABLE, {"collected": limit})]
 
     def get(self, incarnation: Incarnation, memory_id: MemoryId) -> StoredMemory | None:
         """A living memory."""
@@ -175,6 +191,28 @@ def _of_stream(table: Table) -> ColumnElement[bool]:
 _LIMIT: BindParameter[int] = bindparam("limit")
 
 _HEAD = select(*HEAD_COLUMNS).where(_of_stream(streams))
+
+_HIGHEST_HEAD = select(func.max(streams.c.head))
+_FIRST_STREAMS = (
+    select(streams.c.incarnation, streams.c.stream)
+    .order_by(streams.c.incarnation, streams.c.stream)
+    .limit(_LIMIT)
+)
+_NEXT_STREAMS = _FIRST_STREAMS.where(
+    tuple_(streams.c.incarnation, streams.c.stream)
+    > tuple_(
+        bindparam("incarnation", type_=streams.c.incarnation.type),
+        bindparam("stream", type_=streams.c.stream.type),
+    )
+)
+_COLLECTABLE = select(streams.c.incarnation, streams.c.stream).where(
+    exists().where(
+        graveyard.c.incarnation == streams.c.incarnation,
+        graveyard.c.stream == streams.c.stream,
+        graveyard.c.commit_stamp > streams.c.horizon,
+        graveyard.c.commit_stamp <= bindparam("collected"),
+    )
+)
 
 _GET = select(*STORED_COLUMNS).where(_of_tenant(memories), memories.c.id == bindparam("memory_id"))
 
