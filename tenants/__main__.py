@@ -1,28 +1,31 @@
-"""``python -m tenants``: tenants and keys from a terminal, over gRPC."""
+"""``python -m tenants``: tenants, keys and devices from a terminal, over gRPC."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import typer
-from google.protobuf.json_format import MessageToDict
-from google.protobuf.message import Message
-from google.protobuf.timestamp_pb2 import Timestamp
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from scrubjay import v1
+from tenants.screen import (
+    device_table,
+    enrolment_table,
+    key_table,
+    list_of_devices,
+    list_of_tenants,
+    printable,
+    show,
+    tenant_table,
+)
 
 LOCAL_SERVER = "localhost:7437"
 
 app = typer.Typer(
-    help="Tenants and their API keys.",
+    help="Tenants, their API keys and their devices.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,6 +33,7 @@ app = typer.Typer(
 
 TenantId = Annotated[str, typer.Argument(help="The tenant.")]
 Owner = Annotated[str, typer.Option("--tenant", help="The key's tenant. A platform admin's key has none.")]
+TenantOption = Annotated[str, typer.Option("--tenant", help="The device's tenant.")]
 Server = Annotated[str, typer.Option(envvar="SCRUBJAY_SERVER", help="host:port of the server.")]
 AdminKey = Annotated[str, typer.Option("--api-key", envvar="SCRUBJAY_ADMIN_KEY", help="An admin's key.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -55,7 +59,7 @@ def create(
     """Make a tenant, usable at once."""
     with _admin(server, api_key) as stub:
         answer = stub.CreateTenant(v1.CreateTenantRequest(tenant_id=tenant_id, display_name=name))
-    _show(answer.tenant, _tenant_table(answer.tenant), as_json)
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
 
 
 @app.command()
@@ -65,7 +69,7 @@ def get(
     """Show one tenant."""
     with _admin(server, api_key) as stub:
         answer = stub.GetTenant(v1.GetTenantRequest(tenant_id=tenant_id))
-    _show(answer.tenant, _tenant_table(answer.tenant), as_json)
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
 
 
 @app.command("list")
@@ -73,7 +77,7 @@ def list_(api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = Fa
     """Show all tenants."""
     with _admin(server, api_key) as stub:
         tenants = list(_every_tenant(stub))
-    _show(tenants, _list_of(tenants), as_json)
+    show(tenants, list_of_tenants(tenants), as_json)
 
 
 @app.command()
@@ -95,7 +99,7 @@ def create_key(
         request.expires_at.FromDatetime(expires)
     with _admin(server, api_key) as stub:
         answer = stub.CreateApiKey(request)
-    _show(answer, _key_table(answer.api_key), as_json)
+    show(answer, key_table(answer.api_key), as_json)
     if not as_json:
         typer.echo(f"Keep this key; it is not shown again:\n{answer.secret}")
 
@@ -113,7 +117,75 @@ def revoke_key(
     """End a key at once."""
     with _admin(server, api_key) as stub:
         answer = stub.RevokeApiKey(v1.RevokeApiKeyRequest(tenant_id=tenant, key_id=key_id))
-    _show(answer.api_key, _key_table(answer.api_key), as_json)
+    show(answer.api_key, key_table(answer.api_key), as_json)
+
+
+@app.command()
+def create_enrolment(
+    api_key: AdminKey,
+    tenant: TenantOption,
+    user: Annotated[str, typer.Option(help="The user whose memories the device syncs.")] = "",
+    agent: Annotated[str, typer.Option(help="The agent, for memories without a user.")] = "",
+    run: Annotated[str, typer.Option(help="The run, for memories without a user and an agent.")] = "",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(help="A scope it sees, with what lies below; may be repeated. Default: all."),
+    ] = None,
+    client_id: Annotated[
+        str,
+        typer.Option(help="The client it acts as, such as that of a lost device. Default: a new one."),
+    ] = "",
+    name: Annotated[str, typer.Option(help="A name for people.")] = "",
+    expires: Annotated[
+        datetime | None, typer.Option(help="When the code ends, in UTC. Default: in an hour.")
+    ] = None,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Make a code that lets one device in. It is shown now and never again."""
+    request = v1.CreateEnrolmentRequest(
+        tenant_id=tenant,
+        user_id=user,
+        agent_id=agent,
+        run_id=run,
+        scopes=scope,
+        client_id=client_id,
+        display_name=name,
+    )
+    if expires is not None:
+        request.expires_at.FromDatetime(expires)
+    with _admin(server, api_key) as stub:
+        answer = stub.CreateEnrolment(request)
+    show(answer, enrolment_table(request, answer), as_json)
+    if not as_json:
+        typer.echo(f"Give this code to the device; it is not shown again:\n{answer.enrolment_code}")
+
+
+@app.command()
+def list_devices(
+    api_key: AdminKey, tenant: TenantOption, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
+    """Show a tenant's devices, revoked ones too."""
+    with _admin(server, api_key) as stub:
+        devices = list(_every_device(stub, tenant))
+    show(devices, list_of_devices(devices), as_json)
+
+
+@app.command()
+def revoke_device(
+    device_id: Annotated[str, typer.Argument(help="The device's id, as list-devices shows it.")],
+    api_key: AdminKey,
+    tenant: TenantOption,
+    wipe: Annotated[
+        bool, typer.Option("--wipe", help="Tell it to delete all it holds, unsent edits too, when it calls.")
+    ] = False,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """End a device at once. A device that was revoked can still be told to wipe."""
+    with _admin(server, api_key) as stub:
+        answer = stub.RevokeDevice(v1.RevokeDeviceRequest(tenant_id=tenant, device_id=device_id, wipe=wipe))
+    show(answer.device, device_table(answer.device), as_json)
 
 
 # --- the server -----------------------------------------------------------------------------------
@@ -145,85 +217,19 @@ def _every_tenant(stub: v1.TenantAdminServiceStub) -> Iterator[v1.Tenant]:
         yield from page.tenants
 
 
+def _every_device(stub: v1.TenantAdminServiceStub, tenant_id: str) -> Iterator[v1.Device]:
+    request = v1.ListDevicesRequest(tenant_id=tenant_id, page_size=1000)
+    page = stub.ListDevices(request)
+    yield from page.devices
+    while page.next_page_token:
+        request.page_token = page.next_page_token
+        page = stub.ListDevices(request)
+        yield from page.devices
+
+
 def _fail(message: str) -> None:
-    typer.echo(f"error: {_printable(message)}", err=True)
+    typer.echo(f"error: {printable(message)}", err=True)
     raise typer.Exit(1)
-
-
-# --- the screen -----------------------------------------------------------------------------------
-
-
-def _show(answer: Message | Sequence[Message], table: Table, as_json: bool) -> None:
-    if not as_json:
-        Console().print(table)
-        return
-    value = _json(answer) if isinstance(answer, Message) else [_json(each) for each in answer]
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _json(message: Message) -> dict[str, object]:
-    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-
-
-def _list_of(tenants: Iterable[v1.Tenant]) -> Table:
-    table = Table()
-    for column in ("tenant", "name", "state", "shard", "made"):
-        table.add_column(column, overflow="fold")
-    for each in tenants:
-        made = _time(each.created_at)
-        _add(table, each.tenant_id, each.display_name, _state(each), each.shard, made)
-    return table
-
-
-def _tenant_table(tenant: v1.Tenant) -> Table:
-    return _details(
-        ("tenant", tenant.tenant_id),
-        ("name", tenant.display_name),
-        ("state", _state(tenant)),
-        ("shard", tenant.shard),
-        ("space", tenant.space),
-        ("incarnation", tenant.incarnation),
-        ("made", _time(tenant.created_at)),
-    )
-
-
-def _key_table(key: v1.ApiKey) -> Table:
-    return _details(
-        ("key id", key.key_id),
-        ("tenant", key.tenant_id or "(platform)"),
-        ("name", key.display_name),
-        ("role", v1.Role.Name(key.role).removeprefix("ROLE_")),
-        ("client", key.client_id),
-        ("made", _time(key.created_at)),
-        ("expires", _time(key.expires_at) if key.HasField("expires_at") else "never"),
-        ("revoked", _time(key.revoked_at) if key.HasField("revoked_at") else "no"),
-    )
-
-
-def _details(*lines: tuple[str, str]) -> Table:
-    table = Table("", "", show_header=False)
-    for column in table.columns:
-        column.overflow = "fold"
-    for line in lines:
-        _add(table, *line)
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    """A row of plain text: a name is shown as it is, never obeyed as markup or as a terminal's command."""
-    table.add_row(*(Text(_printable(cell)) for cell in cells))
-
-
-def _state(tenant: v1.Tenant) -> str:
-    return v1.TenantState.Name(tenant.state).removeprefix("TENANT_STATE_")
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
-def _time(time: Timestamp) -> str:
-    return f"{time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 if __name__ == "__main__":

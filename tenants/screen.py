@@ -1,0 +1,151 @@
+"""What ``python -m tenants`` prints: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scrubjay import v1
+
+
+def show(answer: Message | Sequence[Message], table: Table, as_json: bool) -> None:
+    """Print the table, or the answer as JSON."""
+    if not as_json:
+        Console().print(table)
+        return
+    value = _json(answer) if isinstance(answer, Message) else [_json(each) for each in answer]
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def _json(message: Message) -> dict[str, object]:
+    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+
+
+def list_of_tenants(tenants: Iterable[v1.Tenant]) -> Table:
+    """A line for each."""
+    table = _columns("tenant", "name", "state", "shard", "made")
+    for each in tenants:
+        made = _time(each.created_at)
+        _add(table, each.tenant_id, each.display_name, _state(each), each.shard, made)
+    return table
+
+
+def tenant_table(tenant: v1.Tenant) -> Table:
+    """All of one tenant."""
+    return _details(
+        ("tenant", tenant.tenant_id),
+        ("name", tenant.display_name),
+        ("state", _state(tenant)),
+        ("shard", tenant.shard),
+        ("space", tenant.space),
+        ("incarnation", tenant.incarnation),
+        ("made", _time(tenant.created_at)),
+    )
+
+
+def key_table(key: v1.ApiKey) -> Table:
+    """All of one key."""
+    return _details(
+        ("key id", key.key_id),
+        ("tenant", key.tenant_id or "(platform)"),
+        ("name", key.display_name),
+        ("role", v1.Role.Name(key.role).removeprefix("ROLE_")),
+        ("client", key.client_id),
+        ("made", _time(key.created_at)),
+        ("expires", _time(key.expires_at) if key.HasField("expires_at") else "never"),
+        ("revoked", _time(key.revoked_at) if key.HasField("revoked_at") else "no"),
+    )
+
+
+def enrolment_table(request: v1.CreateEnrolmentRequest, enrolment: v1.CreateEnrolmentResponse) -> Table:
+    """What a code is for, without the code."""
+    return _details(
+        ("tenant", request.tenant_id),
+        ("name", request.display_name),
+        ("about", _subject(request)),
+        ("scopes", _scopes(request)),
+        ("client", enrolment.client_id),
+        ("expires", _time(enrolment.expires_at)),
+    )
+
+
+def list_of_devices(devices: Iterable[v1.Device]) -> Table:
+    """A line for each."""
+    table = _columns("device", "name", "about", "client", "seen", "revoked")
+    for each in devices:
+        seen = _time(each.last_seen_at)
+        _add(table, each.device_id, each.display_name, _subject(each), each.client_id, seen, _revoked(each))
+    return table
+
+
+def device_table(device: v1.Device) -> Table:
+    """All of one device."""
+    return _details(
+        ("device", device.device_id),
+        ("tenant", device.tenant_id),
+        ("name", device.display_name),
+        ("about", _subject(device)),
+        ("scopes", _scopes(device)),
+        ("client", device.client_id),
+        ("made", _time(device.created_at)),
+        ("seen", _time(device.last_seen_at)),
+        ("revoked", _revoked(device)),
+    )
+
+
+def _columns(*names: str) -> Table:
+    table = Table()
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _details(*lines: tuple[str, str]) -> Table:
+    table = Table("", "", show_header=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    for line in lines:
+        _add(table, *line)
+    return table
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row of plain text: a name is shown as it is, never obeyed as markup or as a terminal's command."""
+    table.add_row(*(Text(printable(cell)) for cell in cells))
+
+
+def _state(tenant: v1.Tenant) -> str:
+    return v1.TenantState.Name(tenant.state).removeprefix("TENANT_STATE_")
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _subject(message: v1.CreateEnrolmentRequest | v1.Device) -> str:
+    named = (("user", message.user_id), ("agent", message.agent_id), ("run", message.run_id))
+    return ", ".join(f"{kind} {name}" for kind, name in named if name)
+
+
+def _scopes(message: v1.CreateEnrolmentRequest | v1.Device) -> str:
+    return ", ".join(message.scopes) or "all"
+
+
+def _revoked(device: v1.Device) -> str:
+    if not device.HasField("revoked_at"):
+        return "no"
+    return _time(device.revoked_at) + (", to be wiped" if device.wipe else "")
+
+
+def _time(time: Timestamp) -> str:
+    return f"{time.ToDatetime(UTC):%Y-%m-%d %H:%M:%S}Z"
