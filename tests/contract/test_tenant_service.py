@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scrubjay import v1
 from scrubjay.errors import (
     ApiKeyNotFound,
+    DeviceNotFound,
     InvalidField,
     RequestIdReused,
     RoleNotAllowed,
@@ -72,6 +73,10 @@ def answer_bytes(error: ScrubjayError) -> bytes:
 
 def key_request(**changes: Any) -> v1.CreateApiKeyRequest:
     return v1.CreateApiKeyRequest(**{"tenant_id": "acme", "role": v1.ROLE_SERVICE, **changes})
+
+
+def enrolment_request(**changes: Any) -> v1.CreateEnrolmentRequest:
+    return v1.CreateEnrolmentRequest(**{"tenant_id": "acme", "user_id": "alice", **changes})
 
 
 # --- what works -----------------------------------------------------------------------------------
@@ -142,6 +147,76 @@ def test_a_repeat_gets_the_first_answer_and_another_body_does_not(service: Tenan
     assert service.create_api_key(key, PLATFORM) == service.create_api_key(key, PLATFORM)
 
 
+def test_a_device_is_enrolled_listed_and_revoked(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    request = enrolment_request(scopes=["work"], client_id="desk", display_name="Büro", request_id="r-1")
+    made = service.create_enrolment(request, acme_admin)
+    assert service.create_enrolment(request, acme_admin) == made
+    assert (made.client_id, made.expires_at.ToMicroseconds()) == ("desk", NOW + 3600 * 1_000_000)
+    code = registry.authenticate(made.enrolment_code, NOW)
+    issued = registry.devices.register_device(code.key_id, b"i" * 16, now=NOW)
+
+    (device,) = service.list_devices(v1.ListDevicesRequest(tenant_id="acme"), acme_admin).devices
+    assert (device.device_id, device.tenant_id) == (issued.device.device_id, "acme")
+    assert (device.client_id, device.display_name, list(device.scopes)) == ("desk", "Büro", ["work"])
+    assert (device.user_id, device.agent_id, device.run_id) == ("alice", "", "")
+    assert device.created_at.ToMicroseconds() == device.last_seen_at.ToMicroseconds() == NOW
+    assert not device.HasField("revoked_at")
+
+    revoke = v1.RevokeDeviceRequest(tenant_id="acme", device_id=device.device_id)
+    revoked = service.revoke_device(revoke, acme_admin).device
+    assert (revoked.revoked_at.ToMicroseconds(), revoked.wipe) == (NOW, False)
+    revoke.wipe = True
+    assert service.revoke_device(revoke, PLATFORM).device.wipe
+    assert registry.authenticate(issued.token, NOW).wiped
+
+
+@pytest.mark.parametrize("kind", ["user", "agent", "run"])
+def test_a_device_is_about_a_user_an_agent_or_a_run(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller, kind: str
+) -> None:
+    request = v1.CreateEnrolmentRequest(tenant_id="acme", **{f"{kind}_id": "x"})
+    code = registry.authenticate(service.create_enrolment(request, acme_admin).enrolment_code, NOW)
+    registry.devices.register_device(code.key_id, b"i" * 16, now=NOW)
+    (device,) = service.list_devices(v1.ListDevicesRequest(tenant_id="acme"), acme_admin).devices
+    named = {field.name for field, _ in device.ListFields()} & {"user_id", "agent_id", "run_id"}
+    assert named == {f"{kind}_id"}
+    assert getattr(device, f"{kind}_id") == "x"
+
+
+def test_pages_of_devices_join_and_belong_to_one_tenant(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    for _ in range(3):
+        made = service.create_enrolment(enrolment_request(), acme_admin)
+        code = registry.authenticate(made.enrolment_code, NOW)
+        registry.devices.register_device(code.key_id, b"i" * 16, now=NOW)
+    request = v1.ListDevicesRequest(tenant_id="acme", page_size=2)
+    first = service.list_devices(request, acme_admin)
+    request.page_token = first.next_page_token
+    rest = service.list_devices(request, acme_admin)
+    assert (len(first.devices), len(rest.devices), rest.next_page_token) == (2, 1, "")
+    ids = [device.device_id for device in (*first.devices, *rest.devices)]
+    assert ids == sorted(set(ids))
+    request.tenant_id = "rival"
+    with pytest.raises(InvalidField, match="page_token"):
+        service.list_devices(request, PLATFORM)
+
+
+def test_another_tenants_device_is_byte_for_byte_an_unknown_one(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    made = service.create_enrolment(enrolment_request(tenant_id="rival"), PLATFORM)
+    code = registry.authenticate(made.enrolment_code, NOW)
+    issued = registry.devices.register_device(code.key_id, b"i" * 16, now=NOW)
+    device_id = issued.device.device_id
+    with pytest.raises(DeviceNotFound) as caught:
+        service.revoke_device(v1.RevokeDeviceRequest(tenant_id="acme", device_id=device_id), acme_admin)
+    assert answer_bytes(caught.value) == answer_bytes(DeviceNotFound(device_id))
+    assert registry.authenticate(issued.token, NOW).role is Role.DEVICE
+
+
 def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_admin: Caller) -> None:
     request = v1.CreateApiKeyRequest(request_id="r-1", tenant_id="acme", role=v1.ROLE_SERVICE)
     by_platform = service.create_api_key(request, PLATFORM)
@@ -164,8 +239,24 @@ def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_adm
         lambda service, tenant_id, caller: service.revoke_api_key(
             v1.RevokeApiKeyRequest(tenant_id=tenant_id, key_id="0000000000000000"), caller
         ),
+        lambda service, tenant_id, caller: service.create_enrolment(
+            enrolment_request(tenant_id=tenant_id), caller
+        ),
+        lambda service, tenant_id, caller: service.list_devices(
+            v1.ListDevicesRequest(tenant_id=tenant_id), caller
+        ),
+        lambda service, tenant_id, caller: service.revoke_device(
+            v1.RevokeDeviceRequest(tenant_id=tenant_id, device_id="0000000000000000"), caller
+        ),
     ],
-    ids=["get_tenant", "create_api_key", "revoke_api_key"],
+    ids=[
+        "get_tenant",
+        "create_api_key",
+        "revoke_api_key",
+        "create_enrolment",
+        "list_devices",
+        "revoke_device",
+    ],
 )
 def test_another_tenant_is_byte_for_byte_an_unknown_one(
     service: TenantAdminService,
@@ -258,6 +349,8 @@ LONG = "x" * 257
         (v1.ListTenantsRequest(page_token=seal(b"t" * 32, "tenants", ("a",))), ["page_token"]),
         (v1.CreateApiKeyRequest(tenant_id="acme"), ["role"]),
         (v1.CreateApiKeyRequest(tenant_id="acme", role=99), ["role"]),  # type: ignore[arg-type]  # open enum
+        (v1.CreateApiKeyRequest(tenant_id="acme", role=101), ["role"]),  # type: ignore[arg-type]  # open enum
+        (v1.CreateApiKeyRequest(tenant_id="acme", role=v1.ROLE_DEVICE), ["role"]),
         (v1.CreateApiKeyRequest(role=v1.ROLE_SERVICE), ["tenant_id"]),
         (v1.CreateApiKeyRequest(role=v1.ROLE_TENANT_ADMIN), ["tenant_id"]),
         (v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN, tenant_id="acme"), ["tenant_id"]),
@@ -272,6 +365,22 @@ LONG = "x" * 257
         (v1.RevokeApiKeyRequest(tenant_id="acme", key_id="\0"), ["key_id"]),
         (v1.RevokeApiKeyRequest(tenant_id="ACME", key_id=LONG), ["tenant_id", "key_id"]),
         (v1.RevokeApiKeyRequest(tenant_id="acme", key_id="x", request_id="\0"), ["request_id"]),
+        (v1.CreateEnrolmentRequest(user_id="u"), ["tenant_id"]),
+        (v1.CreateEnrolmentRequest(**TENANT), ["user_id"]),
+        (v1.CreateEnrolmentRequest(user_id="u", run_id="r", **TENANT), ["run_id"]),
+        (v1.CreateEnrolmentRequest(agent_id=LONG, **TENANT), ["agent_id"]),
+        (enrolment_request(scopes=["a", "b//c", ""]), ["scopes[1]", "scopes[2]"]),
+        (enrolment_request(scopes=["a"] * 33), ["scopes"]),
+        (enrolment_request(client_id=LONG, display_name="\0"), ["client_id", "display_name"]),
+        (enrolment_request(request_id=LONG), ["request_id"]),
+        (enrolment_request(expires_at=Timestamp(seconds=2**40)), ["expires_at"]),
+        (enrolment_request(expires_at=Timestamp(seconds=NOW // 1_000_000)), ["expires_at"]),
+        (enrolment_request(expires_at=Timestamp(seconds=NOW // 1_000_000 + 31 * 86_400)), ["expires_at"]),
+        (v1.ListDevicesRequest(), ["tenant_id"]),
+        (v1.ListDevicesRequest(page_size=1001, **TENANT), ["page_size"]),
+        (v1.ListDevicesRequest(page_token=seal(SECRET, "tenants", ("a",)), **TENANT), ["page_token"]),
+        (v1.RevokeDeviceRequest(**TENANT), ["device_id"]),
+        (v1.RevokeDeviceRequest(device_id="\0", request_id="\0", **TENANT), ["request_id", "device_id"]),
     ],
 )
 def test_a_wrong_field_is_named_with_what_would_be_right(
@@ -284,6 +393,9 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.ListTenantsRequest: service.list_tenants,
         v1.CreateApiKeyRequest: service.create_api_key,
         v1.RevokeApiKeyRequest: service.revoke_api_key,
+        v1.CreateEnrolmentRequest: service.create_enrolment,
+        v1.ListDevicesRequest: service.list_devices,
+        v1.RevokeDeviceRequest: service.revoke_device,
     }
     with pytest.raises(InvalidField) as caught:
         methods[type(request_message)](request_message, PLATFORM)

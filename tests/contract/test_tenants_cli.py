@@ -94,6 +94,37 @@ def test_json_of_a_new_key_holds_its_secret(running: Running) -> None:
     assert running.registry.authenticate(made["secret"], now()).key_id == made["api_key"]["key_id"]
 
 
+def test_a_device_is_enrolled_listed_and_revoked(running: Running) -> None:
+    running.run("create", "devices")
+    about = ["--tenant", "devices", "--user", "alice", "--scope", "work", "--scope", "home/α"]
+    made = running.run("create-enrolment", *about, "--client-id", "phone", "--name", "Telefon")
+    code = made.stdout.strip().splitlines()[-1]
+    assert code.startswith("sj_enrol_")
+    assert all(text in made.stdout for text in ("Telefon", "user alice", "work, home/α", "phone"))
+    caller = running.registry.authenticate(code, now())
+    token = running.registry.devices.register_device(caller.key_id, b"i" * 16, now=now()).token
+    device_id = running.registry.authenticate(token, now()).key_id
+
+    listed = running.run("list-devices", "--tenant", "devices")
+    assert all(text in listed.stdout for text in (device_id, "Telefon", "user alice", "phone"))
+    revoked = running.run("revoke-device", device_id, "--tenant", "devices")
+    assert all(text in revoked.stdout for text in (device_id, "Telefon", "work, home/α"))
+    assert "to be wiped" not in revoked.stdout
+    wiped = running.run("revoke-device", device_id, "--tenant", "devices", "--wipe")
+    assert "to be wiped" in wiped.stdout
+    assert running.registry.authenticate(token, now()).wiped
+    (as_json,) = json.loads(running.run("list-devices", "--tenant", "devices", "--json").stdout)
+    assert (as_json["device_id"], as_json["scopes"], as_json["wipe"]) == (device_id, ["work", "home/α"], True)
+
+
+def test_json_of_an_enrolment_holds_its_code(running: Running) -> None:
+    words = ["create-enrolment", "--tenant", "dev", "--agent", "helper", "--json"]
+    made = json.loads(running.run(*words).stdout)
+    assert running.registry.authenticate(made["enrolment_code"], now()).client_id == made["client_id"]
+    refused = running.run(*words, "--expires", "2999-01-31")
+    assert "lies more than 30 days ahead" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -101,6 +132,9 @@ def test_json_of_a_new_key_holds_its_secret(running: Running) -> None:
         (["create", "dev"], "error: the tenant 'dev' exists [TENANT_EXISTS]\n"),
         (["create", "No"], "error: tenant_id: 'No' is no tenant id"),
         (["revoke-key", "x", "--tenant", "dev"], "error: no API key 'x' [API_KEY_NOT_FOUND]\n"),
+        (["revoke-device", "x", "--tenant", "dev"], "error: no device 'x' [DEVICE_NOT_FOUND]\n"),
+        (["list-devices", "--tenant", "nobody"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),
+        (["create-enrolment", "--tenant", "dev"], "error: user_id: one of user_id, agent_id and run_id"),
         (["list", "--api-key", "sj_live_x"], "[CREDENTIAL_INVALID]\n"),
         (["list", "--api-key", "two words"], "error: api_key holds white space"),
         (["list", "--server", "http://x"], "error: target is 'http://x'"),
