@@ -46,7 +46,8 @@ class SyncReport:
     ``pushed``: operations answered. ``pulled``: changes that came in. ``refused``: operations that went to
     the dead letters. ``conflicts``: operations that met another's edit. ``unsent``: operations that the
     server takes later. ``loaded``: whether everything was loaded anew. ``reoffered``: what a restored server
-    got back. ``vectors``: embeddings that came in. ``changed``: the memories that show something else now, where they are at most 1 000.
+    got back. ``vectors``: embeddings that came in. ``changed``: memories that show something else now, some
+    1 000 at most.
     """
 
     pushed: int = 0

@@ -1,4 +1,5 @@
-"""Shows what Scrubjay does, with a server of its own: two tenants, a conversation each, both remembered.
+"""Shows what Scrubjay does, with a server of its own: two tenants, a conversation each, both remembered,
+and two devices of one user that work offline and sync.
 
 Every step is checked as it is shown. Where one does not give what it promises, a line says which and the
 exit code is 1.
@@ -16,26 +17,17 @@ import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 from local_server import LocalServer, ServerFailed, local_server
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from script import Change, Conversation, Removal, read_script
+from stage import PromiseBroken, check, heading, new_table, row
 
+from devices import show_devices
 from scrubjay import connect, v1
 from scrubjay.channel import from_rpc_error
 from scrubjay.errors import ScrubjayError
 from scrubjay.text import tokens
 
 WIDTH = 100
-
-
-class PromiseBroken(Exception):
-    """A step did not give what the demo says it gives."""
-
-
-def check(kept: bool, promise: str) -> None:
-    """Raise PromiseBroken unless the promise was kept."""
-    if not kept:
-        raise PromiseBroken(promise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +88,7 @@ def tell(console: Console, server: LocalServer) -> None:
         show_history(console, homes[0], [ids[script.delete.text], ids[script.update.old]])
         heading(console, "The other tenant finds nothing of it")
         look_across(console, homes, ids[script.update.old])
+    show_devices(console, server, script)
 
 
 def create_tenant(admin: grpc.Channel, tenant_id: str) -> str:
@@ -234,24 +227,6 @@ def refusal(home: Home, memory_id: str) -> ScrubjayError:
 def told(error: ScrubjayError) -> str:
     """An error's reason and message."""
     return f"{v1.ErrorReason.Name(error.reason).removeprefix('ERROR_REASON_')}: {error.message}"
-
-
-def heading(console: Console, title: str) -> None:
-    """A title of a step."""
-    console.print(Text(f"\n{title}", style="bold"))
-
-
-def new_table(*columns: str) -> Table:
-    """A table without lines, whose columns wrap."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim", show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def row(table: Table, *cells: str) -> None:
-    """A row of plain text: what users said is never read as markup."""
-    table.add_row(*(Text(cell) for cell in cells))
 
 
 if __name__ == "__main__":

@@ -59,12 +59,31 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
+class TwoDevices:
+    """What a phone and the web do to the first user's memories.
+
+    The web writes ``new_text`` over ``edited`` while the phone, offline, tags it ``tag``; the web deletes
+    ``deleted`` while the phone edits it to ``late``; the phone keeps ``secret`` to itself, and shares
+    ``taken_back`` before it takes it back.
+    """
+
+    edited: str
+    new_text: str
+    tag: str
+    deleted: str
+    late: str
+    secret: str
+    taken_back: str
+
+
+@dataclass(frozen=True, slots=True)
 class Script:
     """The whole demo: two conversations of two tenants; the first one's memories are changed."""
 
     conversations: tuple[Conversation, Conversation]
     update: Change
     delete: Removal
+    devices: TwoDevices
 
 
 def read_script() -> Script:
@@ -80,4 +99,6 @@ def read_script() -> Script:
         )
         for each in data["conversations"]
     )
-    return Script((first, second), Change(**data["update"]), Removal(**data["delete"]))
+    return Script(
+        (first, second), Change(**data["update"]), Removal(**data["delete"]), TwoDevices(**data["devices"])
+    )

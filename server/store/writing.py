@@ -13,8 +13,8 @@ from sqlalchemy.sql.dml import ReturningInsert
 from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
-from server.store.listener import tell
 from server.store.history import HistoryRow
+from server.store.listener import tell
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
 from server.store.replica_writing import ReplicaWriting
 from server.store.rows import (
@@ -230,8 +230,9 @@ def save_heads(
     ]
     if advanced:
         transaction.run_many(_ADVANCE, advanced)
-        if transaction.dialect_name == "postgresql":
-            tell(transaction, {key: head for key, head in heads.items() if head.head != locked[key].head})
+    moved = {key: head for key, head in heads.items() if head.head != locked[key].head}
+    if moved and transaction.dialect_name == "postgresql":
+        tell(transaction, moved)
     unused = [_of_row(key) for key, head in heads.items() if head.head == 0]
     if unused:
         transaction.run_many(_DELETE_HEAD, unused)

@@ -1,0 +1,408 @@
+"""Sync through gRPC, to a real device file, against the limits of the same run, as ratios.
+
+    python bench/sync.py                       # 100 000 memories to load, 500 000 rows to change one among
+    python bench/sync.py --rows 20000 --present 100000 --pairs 3
+
+* First load: a replica loads everything, by snapshot and by pages. The limit is a raw gRPC stream of the
+  same rows, 1 000 a message, decoded and inserted into a bare SQLite table. In turn, A B A B; medians.
+* One change, one removal: the time a replica takes to apply a page of one change, many rows present.
+* Push: operations made offline, in batches of 500, until they are answered.
+* A to B: from a write on one device until another one reads it, both on Watch.
+* Bytes: what one more change adds to a page, and what an idle sync sends each way, as encoded messages.
+* Slow line: 10 000 operations over 1 Mbit/s and 200 ms there and back, through a relay that delays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sqlite3
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from client_sync import Remote, Replica, synchronize
+from client_sync.background import BackgroundSync
+from client_sync.exchange import apply_response, next_request, page_of
+from client_sync.sync import SyncReport
+from rpc import running, sentence
+from scrubjay import connect, v1
+from scrubjay.feed import MAX_CHANGES, pack, seal_page, whole
+from scrubjay.memory import MemoryId
+from scrubjay.stamp import CommitStamp
+from tests.fault.proxy import Fault, Proxy, Way
+
+USER = "alice"
+STREAMED = "/bench.Raw/Rows"
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server that is measured: where it is, and a backend's and an admin's stub to it."""
+
+    address: str
+    memories: v1.MemoryServiceStub
+    admin: v1.TenantAdminServiceStub
+
+    @contextmanager
+    def device(self, folder: Path, name: str, through: str = "") -> Iterator[tuple[Replica, Remote]]:
+        """A new device's empty replica, and its remote, perhaps ``through`` another address."""
+        request = v1.CreateEnrolmentRequest(tenant_id="dev", user_id=USER, display_name=name)
+        code = self.admin.CreateEnrolment(request).enrolment_code
+        credentials = Remote.register(self.address, code, installation_id=os.urandom(16))
+        credentials = credentials.save(folder / f"{name}.json")
+        with (
+            Replica.create(folder / f"{name}.db", credentials.identity) as replica,
+            Remote(through or self.address, credentials) as remote,
+        ):
+            yield replica, remote
+
+
+def started(stack: ExitStack, folder: Path) -> Server:
+    """A server with the hash embedder: what is measured is everything but the model."""
+    environment = {
+        "SCRUBJAY_LISTEN": "127.0.0.1:0",
+        "SCRUBJAY_DATA_DIR": str(folder / "data"),
+        "SCRUBJAY_EMBEDDER": "hash",
+    }
+    command = [sys.executable, "-m", "server", "serve"]
+    _, address, printed = stack.enter_context(running(command, environment))
+    service, admin = (
+        stack.enter_context(connect(address, found[1]))
+        for found in (re.search(rf"{name} key:\s+(\S+)", printed) for name in ("service", "platform admin"))
+        if found is not None
+    )
+    return Server(address, v1.MemoryServiceStub(service), v1.TenantAdminServiceStub(admin))
+
+
+def fill(server: Server, rows: int) -> None:
+    """Add memories of usual size, 100 to a call from four callers."""
+
+    def add(at: int) -> None:
+        memories = [v1.Memory(user_id=USER, content=sentence(n)) for n in range(at, min(at + 100, rows))]
+        server.memories.Add(v1.AddRequest(memories=memories))
+
+    with futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(add, range(0, rows, 100)))
+
+
+# --- first load ------------------------------------------------------------------------------------
+
+
+def load_by_snapshot(server: Server, folder: Path, name: str) -> float:
+    """Seconds of a whole first load."""
+    with server.device(folder, name) as (replica, remote):
+        began = time.perf_counter()
+        synchronize(replica, remote)
+        return time.perf_counter() - began
+
+
+def load_by_pages(server: Server, folder: Path, name: str) -> float:
+    """Seconds of a first load by pages alone."""
+    with server.device(folder, name) as (replica, remote):
+        began = time.perf_counter()
+        more = True
+        while more:
+            request = next_request(replica)
+            response = remote.sync(request)
+            apply_response(replica, request, response)
+            more = response.more
+        return time.perf_counter() - began
+
+
+def newest_readable(server: Server, folder: Path, name: str) -> float:
+    """Seconds from the start of a first load until 1 000 memories can be read."""
+    with server.device(folder, name) as (replica, remote):
+        began = time.perf_counter()
+        loading = threading.Thread(target=synchronize, args=(replica, remote))
+        loading.start()
+        while replica.status().memories < min(MAX_CHANGES, 1000):
+            time.sleep(0.002)  # a poll of the file, as an app would
+        seconds = time.perf_counter() - began
+        loading.join()
+        return seconds
+
+
+class RawStream:
+    """The limit: the same rows, 1 000 to a message, streamed, decoded and inserted."""
+
+    def __init__(self, stack: ExitStack, replica: Replica) -> None:
+        with replica.file.reading() as sql:
+            rows = sql.execute("SELECT id, commit_stamp, message, field_stamps FROM rows").fetchall()
+        subject = replica.identity.subject
+        self._pages = [
+            seal_page(
+                [
+                    (MemoryId(str(uuid.UUID(bytes=key))), CommitStamp(stamp), whole(message, stamps, subject))
+                    for key, stamp, message, stamps in rows[at : at + MAX_CHANGES]
+                ]
+            ).SerializeToString()
+            for at in range(0, len(rows), MAX_CHANGES)
+        ]
+        server = grpc.server(futures.ThreadPoolExecutor(2))
+        handler = grpc.unary_stream_rpc_method_handler(self._rows)
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler("bench.Raw", {"Rows": handler}),)
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        stack.callback(lambda: server.stop(None).wait())
+        self._channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{port}"))
+
+    def _rows(self, _body: bytes, _context: grpc.ServicerContext) -> Iterator[bytes]:
+        yield from self._pages
+
+    def load(self, path: Path) -> float:
+        """Seconds to take all rows into a bare table."""
+        sql = sqlite3.connect(path, isolation_level=None)
+        sql.execute("PRAGMA journal_mode = WAL")
+        sql.execute("PRAGMA synchronous = NORMAL")
+        sql.execute("CREATE TABLE rows (id BLOB PRIMARY KEY, stamp INTEGER, at INTEGER, message, stamps)")
+        began = time.perf_counter()
+        for body in self._channel.unary_stream(STREAMED)(b""):
+            sql.execute("BEGIN")
+            sql.executemany(
+                "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
+                [
+                    (
+                        c.memory_id,
+                        c.commit_stamp,
+                        c.memory.created_at.seconds,
+                        c.memory.content,
+                        c.field_stamps,
+                    )
+                    for c in v1.Page.FromString(body).changes
+                ],
+            )
+            sql.execute("COMMIT")
+        seconds = time.perf_counter() - began
+        sql.close()
+        return seconds
+
+
+def first_load(stack: ExitStack, server: Server, folder: Path, rows: int, pairs: int) -> None:
+    """Print the rows of the first load."""
+    with server.device(folder, "template") as (replica, remote):
+        synchronize(replica, remote)
+        raw = RawStream(stack, replica)
+    ours: dict[str, list[float]] = {"by snapshot": [], "by pages": []}
+    limit = []
+    for pair in range(pairs):
+        limit.append(raw.load(folder / f"raw-{pair}.db"))
+        ours["by snapshot"].append(load_by_snapshot(server, folder, f"snapshot-{pair}"))
+        ours["by pages"].append(load_by_pages(server, folder, f"pages-{pair}"))
+    for name, found in ours.items():
+        ratio = statistics.median(one / mine for one, mine in zip(limit, found, strict=True))
+        seconds = statistics.median(found)
+        print(
+            f"first load of {rows} {name} ÷ raw stream + decode + insert: {ratio:.2f} ({rows / seconds:.0f} rows/s)"
+        )
+    both = zip(ours["by snapshot"], ours["by pages"], strict=True)
+    print(f"first load by snapshot ÷ by pages: {statistics.median(b / a for a, b in both):.1f}")
+    newest = [newest_readable(server, folder, f"newest-{pair}") for pair in range(pairs)]
+    print(f"newest 1 000 readable: {statistics.median(newest) * 1e3:.0f} ms", flush=True)
+
+
+# --- what comes after ------------------------------------------------------------------------------
+
+
+def multiply(replica: Replica, present: int) -> None:
+    """Fill the file up to ``present`` rows with copies under other ids; the server knows none of them."""
+    with replica.file.transaction(durable=False) as sql:
+        (count,) = sql.execute("SELECT count(*) FROM rows").fetchone()
+        while count < present:
+            sql.execute(
+                "INSERT INTO rows SELECT randomblob(16), commit_stamp, created_at, message, field_stamps, terms"
+                " FROM rows LIMIT ?",
+                (present - count,),
+            )
+            (count,) = sql.execute("SELECT count(*) FROM rows").fetchone()
+
+
+def one_change(server: Server, folder: Path, present: int) -> None:
+    """Print how long one change and one removal take to apply."""
+    credentials, replica = server.device(folder, "present")
+    changes, removals = [], []
+    with replica, Remote(credentials) as remote:
+        synchronize(replica, remote)
+        multiply(replica, present)
+        for n in range(40):
+            added = server.memories.Add(
+                v1.AddRequest(memories=[v1.Memory(user_id=USER, content=sentence(-n))])
+            )
+            memory_id = added.results[0].memory.id
+            changes.append(_applied(replica, remote))
+            server.memories.Delete(v1.DeleteRequest(id=memory_id))
+            removals.append(_applied(replica, remote))
+    for name, found in (("change", changes), ("removal", removals)):
+        print(f"one {name} applied with {present} rows present: p50 {statistics.median(found) * 1e3:.2f} ms")
+    sys.stdout.flush()
+
+
+def _applied(replica: Replica, remote: Remote) -> float:
+    request = next_request(replica)
+    response = remote.sync(request)
+    assert len(page_of(response)) == 1
+    began = time.perf_counter()
+    apply_response(replica, request, response)
+    return time.perf_counter() - began
+
+
+def taken(server: Server, folder: Path, count: int) -> None:
+    """Print how fast the server takes operations, the device's own work left out."""
+    with server.device(folder, "taken") as (replica, remote):
+        synchronize(replica, remote)
+        for n in range(count):
+            replica.add(sentence(n))
+        seconds = 0.0
+        while (request := next_request(replica)).HasField("batch") or request.packed_batch:
+            began = time.perf_counter()
+            response = remote.sync(request)
+            seconds += time.perf_counter() - began
+            apply_response(replica, request, response)
+    print(f"operations of one stream taken in batches of 500: {count / seconds:.0f}/s", flush=True)
+
+
+def push(server: Server, folder: Path, count: int) -> None:
+    """Print how fast operations made offline are taken."""
+    with server.device(folder, "pusher") as (replica, remote):
+        synchronize(replica, remote)
+        for n in range(count):
+            replica.add(sentence(n))
+        began = time.perf_counter()
+        report = synchronize(replica, remote)
+        seconds = time.perf_counter() - began
+    assert report.pushed == count
+    print(f"push of {count} operations of one stream: {count / seconds:.0f} operations/s", flush=True)
+
+
+def from_a_to_b(server: Server, folder: Path, writes: int) -> None:
+    """Print how long a write on one device takes to be readable on another."""
+    arrived: dict[str, float] = {}
+    wanted = threading.Condition()
+
+    def note(report: SyncReport) -> None:
+        now = time.perf_counter()
+        with wanted:
+            arrived.update(dict.fromkeys(report.changed, now))
+            wanted.notify_all()
+
+    with ExitStack() as stack:
+        sides = []
+        for name, listener in (("writer", lambda _report: None), ("reader", note)):
+            replica, remote = stack.enter_context(server.device(folder, name))
+            synchronize(replica, remote)
+            background = BackgroundSync(replica, remote, on_change=listener)
+            background.start()
+            stack.callback(background.stop)
+            sides.append(replica)
+        time.sleep(1)  # both streams are open then
+        took = []
+        for n in range(writes):
+            began = time.perf_counter()
+            memory = sides[0].add(sentence(n))
+            with wanted:
+                assert wanted.wait_for(lambda wanted_id=memory.id: wanted_id in arrived, timeout=10)
+            assert sides[1].get(memory.id) == memory
+            took.append(arrived[memory.id] - began)
+    took.sort()
+    p50, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]
+    print(
+        f"write on A to readable on B, both on Watch: p50 {p50 * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms",
+        flush=True,
+    )
+
+
+def sizes(server: Server, folder: Path) -> None:
+    """Print what changes and idle syncs cost in bytes."""
+    with server.device(folder, "sizes") as (replica, remote):
+        synchronize(replica, remote)
+        texts = [sentence(n) for n in range(100)]
+        memories = [v1.Memory(user_id=USER, content=text) for text in texts]
+        results = server.memories.Add(v1.AddRequest(memories=memories)).results
+        request = next_request(replica)
+        response = remote.sync(request)
+        beyond = (
+            len(response.packed_page) / 100
+            - len(pack(v1.Batch(operations=[t.encode() for t in texts]))) / 100
+        )
+        plain = (
+            sum(change.ByteSize() + 2 - len(change.memory.content) for _, _, change in page_of(response))
+            / 100
+        )
+        apply_response(replica, request, response)
+        print(
+            f"a new memory in a page of 100, beyond its text: {beyond:.0f} bytes ({plain:.0f} before compression)"
+        )
+        for result in results:
+            server.memories.Update(_pinned(result.memory.id))
+        request = next_request(replica)
+        response = remote.sync(request)
+        apply_response(replica, request, response)
+        print(f"a change of one field in a page of 100: {len(response.packed_page) / 100:.0f} bytes")
+        request = next_request(replica)
+        response = remote.sync(request)
+        print(f"an idle sync: {request.ByteSize()} bytes up, {response.ByteSize()} down", flush=True)
+
+
+def _pinned(memory_id: str) -> v1.UpdateRequest:
+    return v1.UpdateRequest(
+        memory=v1.Memory(id=memory_id, pinned=True), update_mask=FieldMask(paths=["pinned"])
+    )
+
+
+def slow_line(server: Server, folder: Path, count: int) -> None:
+    """Print how long operations made offline take over a slow line, and their bytes on it."""
+    slow = Fault(delay_seconds=0.1, bits_per_second=1e6)
+    with Proxy(server.address, folder / "line") as proxy:
+        line = proxy.line("phone", lambda _number: slow)
+        with server.device(folder, "phone", through=line.address) as (replica, remote):
+            synchronize(replica, remote)
+            for n in range(count):
+                replica.add(sentence(n))
+            before = line.bytes_passed(Way.UP)
+            began = time.perf_counter()
+            synchronize(replica, remote)
+            seconds = time.perf_counter() - began
+            sent = line.bytes_passed(Way.UP) - before
+    print(f"{count} operations over 1 Mbit/s and 200 ms: {seconds:.1f} s, {sent / 1e6:.2f} MB up", flush=True)
+
+
+def main() -> None:
+    """Start a server, fill it, print every row."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=100_000, help="memories of a first load")
+    parser.add_argument("--present", type=int, default=500_000, help="rows of the file that one change meets")
+    parser.add_argument("--operations", type=int, default=10_000, help="made offline, then pushed")
+    parser.add_argument("--writes", type=int, default=200, help="from A to B")
+    parser.add_argument("--pairs", type=int, default=5)
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = started(stack, folder)
+        from_a_to_b(server, folder, options.writes)
+        sizes(server, folder)
+        taken(server, folder, options.operations)
+        push(server, folder, options.operations)
+        slow_line(server, folder, options.operations)
+        fill(server, options.rows)
+        first_load(stack, server, folder, options.rows, options.pairs)
+        one_change(server, folder, options.present)
+
+
+if __name__ == "__main__":
+    main()
