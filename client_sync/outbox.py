@@ -245,6 +245,8 @@ class Outbox:
             )
         self._reencode_answered(replica)
         set_meta(self._sql, replica_id=replica, answered=0, chain=None)
+        # The new replica's totals begin with what the old one had not told yet.
+        self._sql.execute("UPDATE touches SET total = total - sent, sent = 0")
         self.replica = replica
 
     def _reencode_answered(self, replica: ReplicaId) -> None:
