@@ -67,11 +67,16 @@ class Server:
                 self.store, shelf, space=space.id, dimension=space.dimension, budget_bytes=1 << 24
             )
             stack.callback(self.cache.close)
-            router = Router({"main": Shard("main", self.store, self.cache)})
+            self.shard = Shard("main", self.store, self.cache)
+            router = Router({"main": self.shard})
             self.tenant = Tenant("acme", "", ACME, TenantState.ACTIVE, "main", space.id, Micros(0))
             self.memories = MemoryService(router, self.embedder, b"secret", lambda: self.now)
             self.sync = SyncService(router, self.embedder, b"secret", lambda: self.now, NoRegistration())
             self._stack = stack.pop_all()
+
+    def wait(self, seconds: float = 1) -> None:
+        """Time passes."""
+        self.now = Micros(self.now + int(seconds * SECOND))
 
     def service(self, client_id: str = "web") -> Caller:
         """A backend that acts for a client."""
