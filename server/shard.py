@@ -34,6 +34,7 @@ from server.recall.search import Hit, Query, search
 from server.store.collection import collect
 from server.store.history import HistoryRow
 from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamHead, StreamKey, Writing
+from server.watch import WatchHub
 from tenants.tenant import Incarnation
 
 Answer = TypeVar("Answer", bound=Message)
@@ -88,6 +89,7 @@ class Shard:
         self.highest = CommitStamp(0)
         self._store = store
         self._cache = cache
+        self.hub = WatchHub()
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -357,6 +359,7 @@ class Shard:
         for key, head in heads.items():
             self.highest = max(self.highest, head)
             self._cache.note(key, head)
+            self.hub.notify(key, head)
 
 
 def _answered(reading: Reading, request: Request, kind: type[Answer]) -> Answer | None:
