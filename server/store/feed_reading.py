@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, and_, bindparam, select
+from sqlalchemy import ColumnElement, Table, and_, bindparam, select, tuple_
 
-from scrubjay.memory import ClientId, MemoryId, PrivacyLevel
+from scrubjay.memory import ClientId, MemoryId, Micros, PrivacyLevel
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.lookups import AMONG, ids_value
 from server.store.rows import PRIVACY_LEVELS, Grave, StreamKey
@@ -40,6 +40,19 @@ class GuardedRow(NamedTuple):
     scope: str
 
 
+class SnapshotRow(NamedTuple):
+    """A living memory as a snapshot needs it: who may see it, and what of it is stored, unread."""
+
+    memory_id: MemoryId
+    commit_stamp: CommitStamp
+    privacy_level: PrivacyLevel
+    owner_client_id: ClientId
+    scope: str
+    created_at: Micros
+    message: bytes
+    field_stamps: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Retraction:
     """A memory was taken back from those who saw it with this scope and ``private_to``, see ``may_hear``."""
@@ -64,6 +77,19 @@ class FeedReading:
             FeedRow(row[0], row[1], PRIVACY_LEVELS[row[2]], *row[3:])
             for row in self._transaction.all(_LIVING, values)
         ]
+
+    def snapshot_after(self, key: StreamKey, after: CommitStamp, limit: int) -> list[SnapshotRow]:
+        """The same memories as a snapshot needs them."""
+        values = _in_stream(key) | {"after": after, "limit": limit}
+        return [_to_snapshot(row) for row in self._transaction.all(_SNAPSHOT, values)]
+
+    def newest(self, key: StreamKey, before: tuple[Micros, MemoryId] | None, limit: int) -> list[SnapshotRow]:
+        """At most ``limit`` living memories, newest ``created_at`` first, ties by id, behind ``before``."""
+        values = _in_stream(key) | {"limit": limit}
+        if before is None:
+            return [_to_snapshot(row) for row in self._transaction.all(_NEWEST, values)]
+        values |= {"created_at": before[0], "memory_id": before[1]}
+        return [_to_snapshot(row) for row in self._transaction.all(_NEXT_NEWEST, values)]
 
     def guarded_after(self, key: StreamKey, after: CommitStamp, limit: int) -> list[GuardedRow]:
         """The same memories without their bodies."""
@@ -106,6 +132,10 @@ def _to_guarded(row: Row) -> GuardedRow:
     return GuardedRow(row[0], row[1], PRIVACY_LEVELS[row[2]], row[3], row[4])
 
 
+def _to_snapshot(row: Row) -> SnapshotRow:
+    return SnapshotRow(row[0], row[1], PRIVACY_LEVELS[row[2]], *row[3:])
+
+
 def _to_grave(row: Row) -> Grave:
     memory_id, commit_stamp, stamp, private_to, scope = row
     return Grave(memory_id, commit_stamp, Stamp.unpack(stamp), private_to, scope)
@@ -145,6 +175,23 @@ _RETRACTION_COLUMNS = tuple(
 _GUARDED = _after(memories, *_GUARDED_COLUMNS)
 _LIVING = _after(
     memories, *_GUARDED_COLUMNS, memories.c.message, memories.c.field_stamps, memories.c.field_commits
+)
+_SNAPSHOT_COLUMNS = (
+    *_GUARDED_COLUMNS,
+    memories.c.created_at,
+    memories.c.message,
+    memories.c.field_stamps,
+)
+_SNAPSHOT = _after(memories, *_SNAPSHOT_COLUMNS)
+_NEWEST = (
+    select(*_SNAPSHOT_COLUMNS)
+    .where(_of_stream(memories))
+    .order_by(memories.c.created_at.desc(), memories.c.id.desc())
+    .limit(bindparam("limit"))
+)
+_NEXT_NEWEST = _NEWEST.where(
+    tuple_(memories.c.created_at, memories.c.id)
+    < tuple_(bindparam("created_at"), bindparam("memory_id", type_=memories.c.id.type))
 )
 _GRAVES = _after(graveyard, *_GRAVE_COLUMNS)
 _RETRACTIONS = _after(retractions, *_RETRACTION_COLUMNS)
