@@ -8,6 +8,7 @@ from scrubjay import v1
 from scrubjay.memory import JsonValue, Micros, PrivacyLevel
 from scrubjay.stamp import time_text
 from scrubjay.wire import commit_micros, to_timestamp, to_value
+from server.services.sentences import sentence
 from server.store.history import HistoryChange, HistoryRow
 
 
@@ -26,6 +27,8 @@ def history_entry(row: HistoryRow) -> v1.HistoryEntry:
         commit_stamp=time_text(row.commit_stamp),
         commit_time=to_timestamp(commit_micros(row.commit_stamp)),
         claimed_time=to_timestamp(row.claimed_at),
+        spell_id=row.spell,
+        sentence=sentence(row),
     )
 
 
