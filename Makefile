@@ -8,7 +8,7 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 BASELINE = $(shell git describe --tags --abbrev=0 2>/dev/null || git rev-parse -q --verify HEAD~1 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo run test check format lint types proto lock
+.PHONY: help setup demo run test soak check format lint types proto lock
 
 help: ## Lists what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +24,9 @@ setup: ## Prepares .venv, again if it is there; the others do it when it is need
 
 test: $(VENV)/dev.stamp ## Runs the tests
 	$(BIN)/pytest
+
+soak: $(VENV)/dev.stamp ## Runs the model of sync with all its faults, RUNS times (1000)
+	$(BIN)/python -m tests.sync.soak --runs $(or $(RUNS),1000)
 
 check: format lint types proto test ## Checks everything, as CI does
 

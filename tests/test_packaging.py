@@ -32,6 +32,20 @@ for package in (scrubjay, client_sync):
 assert v1.Memory.FromString(v1.Memory(content="hello").SerializeToString()).content == "hello"
 assert not [name for name in ("server", "tenants", "sqlalchemy", "numpy") if importlib.util.find_spec(name)]
 """
+KEEP_A_REPLICA = """
+import sys
+from client_sync import Replica
+from client_sync.identity import Identity
+from scrubjay.memory import ClientId, Subject
+
+alice = Identity(b"8 bytes.", ClientId("phone"), Subject("user", "alice"))
+with Replica.create(sys.argv[1], alice) as replica:
+    tea = replica.add("喜欢绿茶", tags=["drink"])
+    replica.update(tea.id, {"content": "喜欢乌龙茶"})
+    assert [hit.memory.id for hit in replica.search("乌龙")] == [tea.id]
+    assert replica.status().unsent == 1
+assert "grpc" not in sys.modules
+"""
 
 
 def run(*command: str | Path) -> str:
@@ -91,6 +105,7 @@ def test_the_wheel_holds_the_contract_and_the_replica_alone(wheel: Path) -> None
 def test_the_wheel_runs_on_the_oldest_dependencies_it_declares(wheel: Path, tmp_path: Path) -> None:
     scripts = install(tmp_path / "venv", wheel, *map(oldest, PROJECT["dependencies"]))
     run(scripts / "python", "-W", "error", "-c", IMPORT_ALL, "rich", "typer")
+    run(scripts / "python", "-W", "error", "-c", KEEP_A_REPLICA, tmp_path / "alice.db")
 
 
 def test_the_wheel_and_its_command_run_on_newer_dependencies(wheel: Path, tmp_path: Path) -> None:
