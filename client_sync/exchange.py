@@ -33,6 +33,13 @@ CLOCK_REASON = "clock"
 
 _Change = tuple[MemoryId, CommitStamp, v1.Change]
 
+# Of memories that the server has: it knows nothing of others, and would count nothing.
+_GROWN_TOUCHES = """
+SELECT id, total, last_access_at FROM touches
+WHERE total > sent AND id IN (SELECT id FROM rows WHERE commit_stamp > 0)
+LIMIT ?
+"""
+
 
 @dataclass
 class Exchanged:
@@ -71,9 +78,7 @@ def next_request(replica: Replica, *, verify: bool = False) -> v1.SyncRequest:
             counts_after=int(get_meta(sql, "counts_after", 0)),
             touches=[
                 v1.Touch(memory_id=key, total=total, last_access_at=to_timestamp(Micros(at)))
-                for key, total, at in sql.execute(
-                    "SELECT id, total, last_access_at FROM touches WHERE total > sent LIMIT ?", (MAX_CHANGES,)
-                )
+                for key, total, at in sql.execute(_GROWN_TOUCHES, (MAX_CHANGES,))
             ],
         )
     operations = v1.Batch(operations=batch.bodies)

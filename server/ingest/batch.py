@@ -164,7 +164,8 @@ class Batch:
             return self._delete(operation, stored, commit_stamp)
         if stored is not None:
             result, written = self._edit(operation, stored, commit_stamp, self._sender, one.vector)
-            self.own.setdefault(memory_id, {}).update(written)
+            if operation.kind is OperationKind.SET:  # whose create came first, its sender is to be told
+                self.own.setdefault(memory_id, {}).update(written)
             return result
         grave = self._heard(memory_id)
         if grave is not None:
@@ -195,7 +196,9 @@ class Batch:
             self._put(stored.edited(state, commit_stamp))
         if vector is not None and "content" in wrote:
             self._writes.vectors[operation.memory_id] = operation.stamp, vector
-        self._record(author, operation, written(results), commit_stamp, private_to(state.memory))
+        # The values before are told too: what was private stays its owner's when it is shared.
+        owner = private_to(stored.memory) or private_to(state.memory)
+        self._record(author, operation, written(results), commit_stamp, owner)
         return result_of(results), wrote
 
     def _put(self, stored: StoredMemory) -> None:
@@ -362,7 +365,8 @@ class Batch:
             )
             for field in sorted(news)
         ]
-        self._record(self._sender.author, operation, changes, commit_stamp, private_to(memory))
+        owner = (stored and private_to(stored.memory)) or private_to(memory)
+        self._record(self._sender.author, operation, changes, commit_stamp, owner)
         for waiting in self._waiting.pop(memory.id, ()):
             self._end_wait(waiting)
         return True

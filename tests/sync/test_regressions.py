@@ -1,0 +1,55 @@
+"""Runs that broke a promise once: each is the fewest actions that did, and what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from scrubjay import v1
+from scrubjay.memory import Memory, MemoryId, Micros, PrivacyLevel
+from scrubjay.operation import NO_ID, Operation, OperationKind, encode
+from scrubjay.stamp import ReplicaId, Stamp
+from tests.sync.actions import Step
+from tests.sync.runs import Places, new_world, play
+from tests.sync.world import ACME, World
+
+SHARED, PRIVATE = PrivacyLevel.SHARED, PrivacyLevel.PRIVATE
+
+REGRESSIONS: dict[str, Sequence[Step]] = {
+    "a repeated create told to a pull from the beginning brings nothing dead back": [
+        ("add", {"device": "badge", "slot": 2, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "badge", "faults": ("ok", "device dies before the answer")}),
+        ("web_delete", {"slot": 2}),
+    ],
+    "looks at a memory that was never sent are counted": [
+        ("add", {"device": "phone", "slot": 1, "level": SHARED, "scope": "general"}),
+        ("touch", {"device": "phone", "slot": 1, "times": 3}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_it_does_not_break_again(name: str, places: Places) -> None:
+    play(REGRESSIONS[name], places)
+
+
+def test_who_creates_what_is_there_already_is_told_how_it_is(places: Places) -> None:
+    with new_world(places) as world:
+        memory_id = world.new_id(ACME, 0)
+        _create(world, memory_id, replica=1, created_at=100)
+        second = _create(world, memory_id, replica=2, created_at=200)
+        (change,) = second.page.changes
+        assert change.memory.created_at.nanos == 100_000
+
+
+def _create(world: World, memory_id: MemoryId, *, replica: int, created_at: int) -> v1.SyncResponse:
+    device, sender = world.device("phone"), ReplicaId(replica.to_bytes(16, "big"))
+    memory = Memory(
+        memory_id, "tea", Micros(created_at), user_id="alice", owner_client_id=device.place.client_id
+    )
+    stamp = Stamp(world.micros // 1000 << 16, sender)
+    operation = Operation(NO_ID, memory_id, OperationKind.CREATE, stamp, memory=memory)
+    batch = v1.Batch(operations=[encode(operation, sender)])
+    request = v1.SyncRequest(protocol=1, replica_id=sender, first_number=1, batch=batch)
+    return world.serve_sync(device, device.caller, request)
