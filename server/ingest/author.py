@@ -45,7 +45,8 @@ class Author:
         stamp: Stamp,
         commit_stamp: CommitStamp,
     ) -> HistoryRow:
-        """The operation as History keeps it. ``memory`` is its state after, or before a delete."""
+        """The operation as History keeps it. ``memory`` is its state after, or before where it was private
+        then or is no more."""
         operation_id = new_memory_id(stamp.millis, os.urandom(10))
         return self.record(
             operation_id,

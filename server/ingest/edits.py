@@ -24,7 +24,7 @@ from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
 from server.ingest.author import Author, last_text, written
-from server.store.rows import Grave, StoredMemory, StreamKey
+from server.store.rows import Grave, StoredMemory, StreamKey, private_to
 from server.store.vector_codec import encode_vector
 from server.store.writing import Writing
 
@@ -69,8 +69,9 @@ def update(
     writing.replace(key, old, stored)
     if edit.vector is not None and state.stamps["content"] == stamp:
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
+    guarded = old.memory if private_to(old.memory) else state.memory  # the old values were for its owner
     writing.add_history(
-        key, [author.history_row(state.memory, OperationKind.SET, written(results), stamp, commit_stamp)]
+        key, [author.history_row(guarded, OperationKind.SET, written(results), stamp, commit_stamp)]
     )
     return stored, results
 

@@ -398,6 +398,21 @@ def test_history_shows_values_as_people_write_them(dev: Tenant) -> None:
     assert values["privacy_level"] == "SHARED"
 
 
+def test_the_history_of_a_shared_memory_shows_nothing_of_when_it_was_private(serving: Serving) -> None:
+    phone = serving.named("dev", serving.dev.key, client_id="phone")
+    laptop = serving.named("dev", serving.dev.key, client_id="laptop")
+    (memory,) = phone.add("my diary", privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
+    memory.content, memory.privacy_level = "our trip", v1.PRIVACY_LEVEL_SHARED
+    phone.memories.Update(v1.UpdateRequest(memory=memory, update_mask=mask("content", "privacy_level")))
+    memory.content = "our journey"
+    phone.memories.Update(v1.UpdateRequest(memory=memory, update_mask=mask("content")))
+    (entry,) = laptop.memories.History(v1.HistoryRequest(memory_id=memory.id)).entries
+    assert [(change.old_value.string_value, change.new_value.string_value) for change in entry.changes] == [
+        ("our trip", "our journey")
+    ]
+    assert len(phone.memories.History(v1.HistoryRequest(memory_id=memory.id)).entries) == 3
+
+
 def test_a_deleted_private_memory_is_unknown_to_others(serving: Serving) -> None:
     phone = serving.named("dev", serving.dev.key, client_id="phone")
     laptop = serving.named("dev", serving.dev.key, client_id="laptop")
