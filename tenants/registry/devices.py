@@ -116,7 +116,7 @@ class Devices:
                 raise CredentialInvalid
             if row["revoked_at"] is not None:
                 raise DeviceRevoked
-            return self._issue(connection, row, {"expires_at": now + TOKEN_MICROS})
+            return self._issue(connection, row, {}, now)
 
     def refresh_token(self, device_id: str, generation: int, *, now: Micros) -> DeviceToken:
         """The next token of a device that holds the token of ``generation``, expired or not.
@@ -129,8 +129,8 @@ class Devices:
                 raise DeviceRevoked
             turn = rotation(generation, row["generation"], row["confirmed"])
             if turn is not Rotation.COPIED:
-                values = _next(connection, row, generation, now) if turn is Rotation.NEXT else {}
-                issued = self._issue(connection, row, values | {"expires_at": now + TOKEN_MICROS})
+                values = _next(connection, row, generation) if turn is Rotation.NEXT else {}
+                issued = self._issue(connection, row, values, now)
             else:
                 connection.execute(_change(device_id).values(revoked_at=now))
         for digest in self._digests(row):
@@ -239,9 +239,12 @@ class Devices:
         connection.execute(used.values(device_id=device_id, installation_id=installation_id))
         return connection.execute(insert(devices).values(row).returning(*devices.c)).mappings().one()
 
-    def _issue(self, connection: Connection, row: RowMapping, values: Mapping[str, Any]) -> DeviceToken:
-        """The newest token of the device once its row has these values."""
-        changed = _change(row["device_id"]).values(values).returning(*devices.c)
+    def _issue(
+        self, connection: Connection, row: RowMapping, values: Mapping[str, Any], now: Micros
+    ) -> DeviceToken:
+        """The newest token of the device once its row has these values, good from now on."""
+        given = {**values, "expires_at": now + TOKEN_MICROS, "seen_at": now}
+        changed = _change(row["device_id"]).values(given).returning(*devices.c)
         row = connection.execute(changed).mappings().one()
         tenant = rows.tenant_of_life(connection, Incarnation(row["incarnation"]))
         device = rows.device({**row, "tenant_id": tenant.tenant_id})
@@ -275,7 +278,7 @@ def _locked(connection: Connection, device_id: str) -> RowMapping:
     return connection.execute(_select(device_id).with_for_update()).mappings().one()
 
 
-def _next(connection: Connection, row: RowMapping, generation: int, now: Micros) -> dict[str, Any]:
+def _next(connection: Connection, row: RowMapping, generation: int) -> dict[str, Any]:
     """What a device's row holds once its token of ``generation`` got the next one, its expiry aside.
 
     Its enrolment is not needed any more: the device has shown that it holds its first token.
@@ -284,8 +287,7 @@ def _next(connection: Connection, row: RowMapping, generation: int, now: Micros)
     return {
         "generation": generation + 1,
         "confirmed": generation,
-        "previous_expires_at": row["expires_at"] if generation == row["generation"] else now,
-        "seen_at": now,
+        "previous_expires_at": row["expires_at"],
     }
 
 
