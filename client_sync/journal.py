@@ -6,13 +6,14 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
-from scrubjay.memory import JsonValue, MemoryId, Micros, canonical_json, id_bytes
+from scrubjay.memory import JsonValue, MemoryId, Micros, canonical_json, id_bytes, id_text
 from scrubjay.merge import Outcome, State, get
 from scrubjay.operation import OperationKind
 
 MOST_ENTRIES = 20_000
 """Some 5 MB; the server keeps everything."""
 _SLACK = 500
+_COLUMNS = "position, memory_id, at, origin, kind, outcome, changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +79,30 @@ def _changes(before: State | None, after: State | None) -> list[JsonValue]:
 
 def entries(sql: sqlite3.Connection, memory_id: MemoryId, limit: int) -> list[JournalEntry]:
     """What happened to a memory, newest first."""
-    rows = sql.execute(
-        "SELECT at, origin, kind, outcome, changes FROM journal WHERE memory_id = ?"
-        " ORDER BY position DESC LIMIT ?",
-        (id_bytes(memory_id), limit),
-    )
+    return [entry for _, entry in page(sql, memory_id, limit=limit)]
+
+
+def page(
+    sql: sqlite3.Connection, memory_id: MemoryId | None, *, limit: int, before: int = 1 << 62
+) -> list[tuple[int, JournalEntry]]:
+    """What happened to one memory, else to all, newest first, each behind its position; ``before`` goes on
+    behind one."""
+    which, key = ("memory_id = ? AND", (id_bytes(memory_id),)) if memory_id else ("", ())
+    query = f"SELECT {_COLUMNS} FROM journal WHERE {which} position < ? ORDER BY position DESC LIMIT ?"  # noqa: S608 - fixed texts
+    rows = sql.execute(query, (*key, before, limit))
     return [
-        JournalEntry(
-            memory_id,
-            Micros(at),
-            origin,
-            OperationKind(kind),
-            Outcome(outcome),
-            tuple((field, old, new) for field, old, new in json.loads(changes)),
+        (
+            position,
+            JournalEntry(
+                MemoryId(id_text(key)),
+                Micros(at),
+                origin,
+                OperationKind(kind),
+                Outcome(outcome),
+                tuple((field, old, new) for field, old, new in json.loads(changes)),
+            ),
         )
-        for at, origin, kind, outcome, changes in rows
+        for position, key, at, origin, kind, outcome, changes in rows
     ]
 
 
