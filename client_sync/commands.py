@@ -1,4 +1,4 @@
-"""The commands of ``scrubjay``. Each one asks the server and shows the answer."""
+"""The commands on memories. Each one asks a server, or this device, and shows the answer."""
 
 from __future__ import annotations
 
@@ -6,34 +6,39 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from google.protobuf import field_mask_pb2
 
 from client_sync.arguments import parse_filter, parse_metadata, parse_time
+from client_sync.device_commands import add_commands
+from client_sync.exporting import export
+from client_sync.failures import complain, usage
 from client_sync.rendering import Tables
 from client_sync.session import (
     ApiKeyOption,
+    HomeOption,
     JsonOption,
     ServerOption,
     Session,
     Settings,
     UserOption,
-    complain,
+    merged,
     open_session,
     show_pages,
-    usage,
 )
 from scrubjay import v1
 from scrubjay.wire import to_struct
 
 DEFAULT_SERVER = "localhost:7437"
+DEFAULT_HOME = Path("~/.scrubjay")
 MAX_BATCH = 100
 """Memories in one Add, as the contract has it."""
 
 app = typer.Typer(
-    help="Keep memories on a Scrubjay server, and find them again.",
+    help="Keep memories, on a Scrubjay server and on this device, and find them again.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -73,9 +78,12 @@ def settings(
             "--user", envvar="SCRUBJAY_USER", help="The user the memories are about.", show_default=False
         ),
     ] = "",
+    home: Annotated[
+        Path, typer.Option("--home", envvar="SCRUBJAY_HOME", help="The folder of this device.")
+    ] = DEFAULT_HOME,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
 ) -> None:
-    context.obj = Settings(server, api_key, user, as_json)
+    context.obj = Settings(server, api_key, user, home.expanduser(), as_json)
 
 
 @app.command()
@@ -92,17 +100,23 @@ def add(
     tags: Annotated[list[str] | None, typer.Option("--tag", help="A tag; repeatable.")] = None,
     metadata: MetaOption = None,
     private: Annotated[bool, typer.Option("--private", help="For this client alone.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="For this device alone: never sent.")] = False,
     at: Annotated[str, typer.Option("--at", metavar="TIME", help="When it was; local time, ISO 8601.")] = "",
     memory_id: Annotated[str, typer.Option("--id", help="A UUID of your own, for one TEXT.")] = "",
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Store memories."""
     if memory_id and (len(texts) > 1 or texts == ["-"]):
         raise typer.BadParameter("is for one TEXT", param_hint="--id")
-    with open_session(context, server, api_key, user, as_json) as session:
+    if local and private:
+        raise typer.BadParameter("give --private or --local, not both")
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+        if local and session.local is None:
+            raise typer.BadParameter("is for a device, and --api-key is given", param_hint="--local")
         draft = v1.Memory(
             id=memory_id,
             user_id=session.user,
@@ -111,7 +125,7 @@ def add(
             scope=scope,
             category=category,
             tags=tags or [],
-            privacy_level=v1.PRIVACY_LEVEL_PRIVATE if private else v1.PRIVACY_LEVEL_UNSPECIFIED,
+            privacy_level=_privacy_level(private, local),
         )
         with usage("--meta"):
             draft.metadata.CopyFrom(to_struct(parse_metadata(metadata or [])))
@@ -124,6 +138,12 @@ def add(
             failed |= not _add_batch(session, draft, batch)
         if failed:
             raise typer.Exit(1)
+
+
+def _privacy_level(private: bool, local: bool) -> v1.PrivacyLevel.ValueType:
+    if local:
+        return v1.PRIVACY_LEVEL_LOCAL_ONLY
+    return v1.PRIVACY_LEVEL_PRIVATE if private else v1.PRIVACY_LEVEL_UNSPECIFIED
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
@@ -165,10 +185,11 @@ def search(
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find memories by meaning and by words."""
-    with open_session(context, server, api_key, user, as_json) as session:
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
         request = v1.SearchRequest(
             user_id=session.user,
             agent_id=agent,
@@ -196,10 +217,11 @@ def get(
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show one memory."""
-    with open_session(context, server, api_key, user, as_json) as session:
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
         memory = session.call(session.memories.Get, v1.GetRequest(id=memory_id)).memory
         session.show([memory], lambda tables: tables.memory(memory))
 
@@ -215,10 +237,11 @@ def list_(
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List memories, newest first."""
-    with open_session(context, server, api_key, user, as_json) as session:
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
         request = v1.ListRequest(
             user_id=session.user, agent_id=agent, run_id=run, scopes=scopes or [], filter=_filter(where)
         )
@@ -250,6 +273,7 @@ def update(
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change fields of one memory; what is not named stays."""
@@ -267,7 +291,7 @@ def update(
         raise typer.BadParameter("name a field to change, such as --content")
     if len(set(paths)) < len(paths):
         raise typer.BadParameter(f"a field is named twice: {', '.join(paths)}")
-    with open_session(context, server, api_key, user, as_json) as session:
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
         memory = v1.Memory(id=memory_id, tags=tags or [], metadata=to_struct(pairs))
         for name, value in changed.items():
             setattr(memory, name, value)
@@ -292,10 +316,11 @@ def delete(
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Delete memories for ever. Their ids never come back."""
-    with open_session(context, server, api_key, user, as_json) as session:
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
         for memory_id in memory_ids:
             deleted = session.call(session.memories.Delete, v1.DeleteRequest(id=memory_id))
             session.show([deleted], partial(Tables.say, line=f"deleted {memory_id}"))
@@ -311,10 +336,11 @@ def history(
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
     user: UserOption = None,
+    home: HomeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what happened, newest first."""
-    with open_session(context, server, api_key, user, as_json) as session:
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
         request = v1.HistoryRequest(memory_id=memory_id, agent_id=agent, run_id=run)
         if not (memory_id or agent or run):
             request.user_id = session.user
@@ -325,3 +351,7 @@ def history(
             return response.entries, response.next_page_token
 
         show_pages(session, page, limit, Tables.history)
+
+
+app.command()(export)
+add_commands(app)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf import timestamp_pb2
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from rich.console import Console
 from rich.table import Table
@@ -39,6 +39,10 @@ _DEFAULTS: dict[str, JsonValue] = {
     "pinned": False,
     "privacy_level": PrivacyLevel.SHARED.name,
 }
+_LEVELS: dict[int, str] = {
+    v1.PRIVACY_LEVEL_PRIVATE: "private",
+    v1.PRIVACY_LEVEL_LOCAL_ONLY: "on this device only",
+}
 _KINDS = {
     v1.OPERATION_KIND_CREATE: "added",
     v1.OPERATION_KIND_SET: "changed",
@@ -46,9 +50,11 @@ _KINDS = {
 }
 
 
-def json_line(message: Message) -> str:
-    """A message as one line of JSON with the contract's field names."""
-    return MessageToJson(message, preserving_proto_field_name=True, indent=None, ensure_ascii=False)
+def json_line(message: Message, *, local: bool = False) -> str:
+    """A message as one line of JSON with the contract's field names; ``local`` marks what was found on
+    this device."""
+    document = MessageToDict(message, preserving_proto_field_name=True)
+    return json.dumps(document | {"local": True} if local else document, ensure_ascii=False)
 
 
 def plain(text: str) -> str:
@@ -82,8 +88,8 @@ class Tables:
         self._now = now
 
     def say(self, line: str) -> None:
-        """One line of plain words."""
-        self._console.print(Text(plain(line)))
+        """One line of plain words, however long: a terminal breaks it, a pipe gets it whole."""
+        self._console.print(Text(plain(line)), soft_wrap=True)
 
     def memories(self, rows: Sequence[v1.Memory], *, header: bool = True) -> None:
         """A table of memories, one page of it; the first has the header."""
@@ -110,9 +116,7 @@ class Tables:
 
     def memory(self, memory: v1.Memory) -> None:
         """Every field of one memory that has a value, a line each."""
-        table = Table(box=None, show_header=False, pad_edge=False)
-        table.add_column(style="bold", no_wrap=True)
-        table.add_column(overflow="fold")
+        lines = []
         for descriptor, value in memory.ListFields():
             if isinstance(value, timestamp_pb2.Timestamp):
                 shown = self._time(value)
@@ -124,7 +128,16 @@ class Tables:
                 shown = PrivacyLevel(value).name
             else:
                 shown = ", ".join(value) if descriptor.name == "tags" else str(value)
-            table.add_row(descriptor.name, Text(plain(shown)))
+            lines.append((descriptor.name, shown))
+        self.pairs(lines)
+
+    def pairs(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Names and what is told of them, a line each."""
+        table = Table(box=None, show_header=False, pad_edge=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, told in lines:
+            table.add_row(name, Text(plain(told)))
         self._console.print(table)
 
     def history(self, rows: Sequence[v1.HistoryEntry], *, header: bool = True) -> None:
@@ -135,7 +148,7 @@ class Tables:
         table = _table("when", "by", "what", header=header)
         table.columns[1].width = 16
         for entry in rows:
-            by = Text(plain(entry.client_id or entry.actor))
+            by = Text(plain(entry.client_id or entry.actor or "elsewhere"))
             table.add_row(self._when(entry.commit_time), by, _story(entry))
         self._console.print(table)
 
@@ -171,8 +184,8 @@ def _summary(memory: v1.Memory) -> Text:
     if len(content) > MAX_SHOWN_CHARACTERS:
         content = content[: MAX_SHOWN_CHARACTERS - 1] + "…"
     labels = [memory.id, memory.scope, memory.category, *(f"#{tag}" for tag in memory.tags)]
-    if memory.privacy_level == v1.PRIVACY_LEVEL_PRIVATE:
-        labels.append("private")
+    if memory.privacy_level in _LEVELS:
+        labels.append(_LEVELS[memory.privacy_level])
     return Text(content).append(f"\n{plain('  '.join(labels))}", style="dim")
 
 

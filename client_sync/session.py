@@ -1,12 +1,14 @@
-"""What the commands have in common: where the server is, how rows are shown, how a failure ends."""
+"""What the commands have in common: whom they ask, how rows are shown, how a failure ends."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
@@ -14,10 +16,12 @@ from google.protobuf.message import Message
 from rich.console import Console
 
 from client_sync.cli import RemoteMemories
-from client_sync.rendering import Tables, json_line, plain
+from client_sync.failures import ENROL, failing_in_one_line, usage
+from client_sync.home import Home
+from client_sync.local_memories import LocalMemories
+from client_sync.rendering import Tables, json_line
 from scrubjay import v1
-from scrubjay.errors import ScrubjayError, Unavailable
-from scrubjay.memory import Micros
+from scrubjay.memory import JsonValue, Micros
 
 PAGE_SIZE = 100
 """Rows asked for at once; the first are shown while the next are still to come."""
@@ -26,95 +30,120 @@ _PANEL = "Connection (also before the command)"
 ServerOption = Annotated[
     str | None, typer.Option("--server", help="The server's host:port.", rich_help_panel=_PANEL)
 ]
-ApiKeyOption = Annotated[str | None, typer.Option("--api-key", help="The API key.", rich_help_panel=_PANEL)]
+ApiKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key", help="The API key. Without one, the device's own memories.", rich_help_panel=_PANEL
+    ),
+]
 UserOption = Annotated[
     str | None, typer.Option("--user", help="The user the memories are about.", rich_help_panel=_PANEL)
+]
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", help="The device's folder.", rich_help_panel=_PANEL)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document a line.", rich_help_panel=_PANEL)]
 
 _Row = TypeVar("_Row", bound=Message)
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for every command. An empty ``user`` means none."""
+    """What holds for every command. An empty ``user`` means none, an empty ``api_key`` this device."""
 
     server: str
     api_key: str = field(repr=False)
     user: str
+    home: Path
     as_json: bool
 
 
-class Session:
-    """One command's server, settings and output."""
+class Output:
+    """Where a command writes: tables for a person, or JSON lines. ``local``: what is found is of this
+    device."""
 
-    def __init__(self, settings: Settings, remote: RemoteMemories) -> None:
-        self.user = settings.user
-        self.memories = remote.memories
-        self.call = remote.call
-        self._as_json = settings.as_json
-        self._tables = Tables(Console(highlight=False), Micros(time.time_ns() // 1000))
+    def __init__(self, as_json: bool, *, local: bool = False) -> None:
+        self.as_json = as_json
+        self.now = Micros(time.time_ns() // 1000)
+        self.tables = Tables(Console(highlight=False), self.now)
+        self._local = local
 
     def show(self, rows: Iterable[Message], told: Callable[[Tables], None]) -> None:
         """The rows as JSON lines, or what ``told`` writes for a person."""
-        if not self._as_json:
-            told(self._tables)
+        if not self.as_json:
+            told(self.tables)
             return
         for row in rows:
-            typer.echo(json_line(row))
+            typer.echo(json_line(row, local=self._local and isinstance(row, v1.SearchHit)))
+
+    def document(self, found: Mapping[str, JsonValue]) -> None:
+        """One line of JSON."""
+        typer.echo(json.dumps(found, ensure_ascii=False))
+
+    def tell(self, found: Mapping[str, JsonValue], line: str) -> None:
+        """One fact, as JSON or as a line for a person."""
+        if self.as_json:
+            self.document(found)
+        else:
+            self.tables.say(line)
 
 
-@contextmanager
-def open_session(
-    context: typer.Context, server: str | None, api_key: str | None, user: str | None, as_json: bool
-) -> Iterator[Session]:
-    """A session with the options after the command over those before it; a failure ends the command."""
+class Session:
+    """One command's memories, a server's or this device's, with its settings and output. ``local`` is None
+    where they are a server's."""
+
+    def __init__(self, settings: Settings, source: RemoteMemories | LocalMemories) -> None:
+        self.user = settings.user
+        self.local = source if isinstance(source, LocalMemories) else None
+        self.memories = source if isinstance(source, LocalMemories) else source.memories
+        self._remote = None if isinstance(source, LocalMemories) else source
+        self.show = Output(settings.as_json, local=self.local is not None).show
+
+    def call(self, method: Callable[[_Request], _Response], request: _Request) -> _Response:
+        """The method's response; a ``ScrubjayError`` or ``ReplicaError`` where it fails."""
+        return method(request) if self._remote is None else self._remote.call(method, request)
+
+
+def merged(
+    context: typer.Context,
+    server: str | None = None,
+    api_key: str | None = None,
+    user: str | None = None,
+    home: Path | None = None,
+    as_json: bool = False,
+) -> Settings:
+    """The settings, with the options after the command over those before it."""
     given: Settings = context.obj
-    settings = Settings(
+    return Settings(
         server=given.server if server is None else server,
         api_key=given.api_key if api_key is None else api_key,
         user=given.user if user is None else user,
+        home=given.home if home is None else home,
         as_json=as_json or given.as_json,
     )
-    if not settings.api_key:
-        raise typer.BadParameter("give --api-key or set SCRUBJAY_API_KEY")
-    with usage(""):
-        remote = RemoteMemories(settings.server, settings.api_key)
-    with remote:
-        try:
-            yield Session(settings, remote)
-        except UnicodeError as error:
-            raise typer.BadParameter("an argument or a line is not valid UTF-8") from error
-        except ScrubjayError as error:
-            complain(_told(error, settings.server))
-            raise typer.Exit(1) from error
 
 
 @contextmanager
-def usage(hint: str) -> Iterator[None]:
-    """A ValueError within is the caller's mistake in the parameter ``hint``."""
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint=hint or None) from error
-
-
-def complain(line: str) -> None:
-    typer.echo(f"error: {plain(line)}", err=True)
-
-
-def _told(error: ScrubjayError, server: str) -> str:
-    """An error in one line, with each wrong field."""
-    if error.reason == v1.ERROR_REASON_UNSPECIFIED and isinstance(error, Unavailable):
-        cause = error.message.rpartition(": ")[2]
-        return (
-            f"no server answers at {server} ({cause});"
-            " start one with 'make run', or name another with --server or SCRUBJAY_SERVER"
+def open_session(settings: Settings) -> Iterator[Session]:
+    """A session with the server where there is an API key, else with this device; a failure ends the
+    command."""
+    home = Home(settings.home)
+    if not settings.api_key and not home.is_enrolled():
+        raise typer.BadParameter(
+            f"give --api-key or set SCRUBJAY_API_KEY to ask a server, or make this a device with {ENROL}"
         )
-    if [each.field.rpartition(".")[2] for each in error.field_violations] == ["user_id"]:
-        return f"{error.message}; give --user, or set SCRUBJAY_USER"
-    unsaid = [each for each in error.field_violations if each.description not in error.message]
-    return "; ".join([error.message, *(f"{each.field}: {each.description}" for each in unsaid)])
+    with ExitStack() as stack:
+        if settings.api_key:
+            with usage(""):
+                remote = stack.enter_context(RemoteMemories(settings.server, settings.api_key))
+            stack.enter_context(failing_in_one_line(settings.server))
+            yield Session(settings, remote)
+        else:
+            stack.enter_context(failing_in_one_line(""))
+            replica = stack.enter_context(home.open_own_replica())
+            yield Session(settings, LocalMemories(replica))
 
 
 def show_pages(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import re
 import socket
 import subprocess
 import sys
@@ -12,22 +9,22 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf import struct_pb2, timestamp_pb2
 
-from client_sync import cli
 from client_sync.arguments import parse_condition, parse_filter, parse_metadata, parse_time
 from client_sync.rendering import local_time, relative_time
 from scrubjay import errors, v1
 from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros
 from scrubjay.status import to_status
 from scrubjay.v1.memory_service_pb2_grpc import MemoryServiceServicer, add_MemoryServiceServicer_to_server
+from tests.running import Ran, runner
 
 ID = "01939f2e-7a00-7000-8000-000000000001"
-_COLOURS = re.compile(r"\x1b\[[\d;]*m")  # typer may colour a usage error on a build machine
 OTHER_ID = "01939f2e-7a00-7000-8000-000000000002"
 
 
@@ -61,7 +58,7 @@ for _rpc in ("Add", "Search", "Get", "List", "Update", "Delete", "History"):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     servicer = Server()
     running = grpc.server(futures.ThreadPoolExecutor(2))
     add_MemoryServiceServicer_to_server(servicer, running)
@@ -69,6 +66,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     running.start()
     monkeypatch.setenv("SCRUBJAY_SERVER", servicer.target)
     monkeypatch.setenv("SCRUBJAY_API_KEY", "sj_live_key")
+    monkeypatch.setenv("SCRUBJAY_HOME", str(tmp_path / "no device"))
     monkeypatch.delenv("SCRUBJAY_USER", raising=False)
     yield servicer
     running.stop(0).wait()
@@ -83,34 +81,9 @@ def shanghai(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-@dataclass
-class Ran:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[Any]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    def run(*arguments: str, stdin: str = "") -> Ran:
-        monkeypatch.setenv("COLUMNS", "80")
-        monkeypatch.delenv("FORCE_COLOR", raising=False)
-        monkeypatch.setattr("sys.argv", ["scrubjay", *arguments])
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
-        with pytest.raises(SystemExit) as exited:
-            cli.main()
-        shown = capsys.readouterr()
-        code = exited.value.code or 0
-        assert isinstance(code, int)
-        return Ran(code, shown.out, _COLOURS.sub("", shown.err))
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 def memory(content: str, **fields: Any) -> v1.Memory:
@@ -521,10 +494,11 @@ def test_a_wrong_call_is_explained_with_exit_code_2(
     assert server.requests == []
 
 
-COMMANDS = ("add", "search", "get", "list", "update", "delete", "history")
+COMMANDS = ("add", "search", "get", "list", "update", "delete", "history", "export")
+DEVICE_COMMANDS = ("init", "sync", "status", "dead-letters", "restore", "sign-out")
 
 
-@pytest.mark.parametrize("command", [(), *((each,) for each in COMMANDS)])
+@pytest.mark.parametrize("command", [(), *((each,) for each in COMMANDS + DEVICE_COMMANDS)])
 def test_help_does_not_load_grpc(command: tuple[str, ...]) -> None:
     script = (
         "import sys; from client_sync.cli import main; sys.argv = ['scrubjay', *sys.argv[1:]]\n"
@@ -535,7 +509,7 @@ def test_help_does_not_load_grpc(command: tuple[str, ...]) -> None:
     ran = subprocess.run(arguments, capture_output=True, text=True, timeout=30)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines()[-1] == "[]"
-    assert all(f" {each} " in ran.stdout for each in command or COMMANDS)
+    assert all(f" {each} " in ran.stdout for each in command or COMMANDS + DEVICE_COMMANDS)
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
