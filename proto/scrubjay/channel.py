@@ -68,7 +68,7 @@ _Answer = TypeVar("_Answer")
 
 def connect(
     target: str,
-    api_key: str,
+    api_key: str | Callable[[], str],
     *,
     client_id: str | None = None,
     deadline_seconds: float = 10.0,
@@ -77,7 +77,8 @@ def connect(
 ) -> grpc.Channel:
     """A channel to the server at ``target``, such as ``memory.example.com:443``; close it after use.
 
-    Every call carries the key, and ``client_id`` where a service acts for that client. A call without
+    Every call carries the key, and ``client_id`` where a service acts for that client. A key that is
+    replaced now and then is given as a function, which every call asks for it. A call without
     a timeout gets ``deadline_seconds``; a stream of responses has none. A call that the server ends
     UNAVAILABLE or CANCELLED is retried, 5 attempts in all within its deadline. That is safe for writes too:
     a request whose ``request_id`` is empty is sent with a new UUID there, the same in each attempt; the
@@ -88,20 +89,19 @@ def connect(
     ValueError says which argument is wrong.
     """
     _check_target(target)
-    _check_printable("api_key", api_key)
+    if isinstance(api_key, str):
+        _check_printable("api_key", api_key)
     if client_id is not None:
         _check_printable("client_id", client_id)
     if not 0 < deadline_seconds < math.inf:
         raise ValueError(f"deadline_seconds is {deadline_seconds}; give a number of seconds above 0")
     if root_certificates is not None and tls is False:
         raise ValueError("root_certificates are for TLS; leave tls as it is, or give none")
-    metadata = [("authorization", f"Bearer {api_key}")]
-    if client_id is not None:
-        metadata.append((CLIENT_KEY, client_id))
+    client = () if client_id is None else ((CLIENT_KEY, client_id),)
     if tls is None:
         tls = root_certificates is not None or not _LOOPBACK.fullmatch(target)
     channel = _open(target, tls, root_certificates)
-    return grpc.intercept_channel(channel, _Caller(tuple(metadata), deadline_seconds))
+    return grpc.intercept_channel(channel, _Caller(api_key, client, deadline_seconds))
 
 
 def _open(target: str, tls: bool, root_certificates: bytes | None) -> grpc.Channel:
@@ -147,8 +147,11 @@ class _Caller(
 ):
     """What every call of the channel has in common."""
 
-    def __init__(self, metadata: tuple[tuple[str, str], ...], deadline_seconds: float) -> None:
-        self._metadata = metadata
+    def __init__(
+        self, api_key: str | Callable[[], str], client: tuple[tuple[str, str], ...], deadline_seconds: float
+    ) -> None:
+        self._api_key = api_key
+        self._client = client
         self._deadline_seconds = deadline_seconds
 
     def intercept_unary_unary(
@@ -185,10 +188,14 @@ class _Caller(
 
     def _with_deadline(self, given: grpc.ClientCallDetails) -> _CallDetails:
         timeout = self._deadline_seconds if given.timeout is None else given.timeout
-        return _CallDetails(given, self._metadata, timeout)
+        return _CallDetails(given, self._metadata(), timeout)
 
     def _open_ended(self, given: grpc.ClientCallDetails) -> _CallDetails:
-        return _CallDetails(given, self._metadata, given.timeout)
+        return _CallDetails(given, self._metadata(), given.timeout)
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        api_key = self._api_key if isinstance(self._api_key, str) else self._api_key()
+        return (("authorization", f"Bearer {api_key}"), *self._client)
 
 
 def _with_request_id(request: _Request) -> _Request:
