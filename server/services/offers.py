@@ -15,7 +15,7 @@ from server.ingest.batch import Offered
 
 
 def read_offers(request: v1.ReofferRequest, subject: Subject, latest_millis: int) -> list[Offered]:
-    """The memories and dead ids that a replica gives back, each once; what can be none is left out.
+    """The memories and dead ids that a replica gives back, in order; what can be none is left out.
 
     Stamps later than ``latest_millis`` make a memory none. InvalidField for a page that is damaged, too
     large, or of another kind of change.
@@ -23,7 +23,7 @@ def read_offers(request: v1.ReofferRequest, subject: Subject, latest_millis: int
     page = unpack(v1.Page, "packed_page", request.packed_page)
     if len(page.changes) > MAX_CHANGES:
         raise InvalidField.of("packed_page", f"has {len(page.changes)} changes; at most {MAX_CHANGES}")
-    return list({one.memory_id: one for one in _offers(page, subject, latest_millis)}.values())
+    return list(_offers(page, subject, latest_millis))
 
 
 def _offers(page: v1.Page, subject: Subject, latest_millis: int) -> Iterator[Offered]:
