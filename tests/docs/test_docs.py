@@ -22,9 +22,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MEASUREMENTS = {"evaluation.md", "performance.md"}
 """Their commands take minutes: what they name must be there."""
 PLACEHOLDER = re.compile(r"export (SCRUBJAY_API_KEY|SCRUBJAY_ADMIN_KEY)=sj_live_…")
+SHOWN_CODE = "sj_enrol_…"
+"""Stands in a command for the enrolment code that was shown last."""
 NOT_RUN = re.compile(
     r"(?P<settings>(?:[A-Z_]+=\S+ )*)"
-    r"(?:make (?P<target>\w+)|\.venv/bin/pip install --require-hashes -r (?P<list>\S+))"
+    r"(?:make (?P<target>\w+)|\.venv/bin/pip install --require-hashes -r (?P<list>\S+)"
+    r"|\.venv/bin/python (?P<drill>deploy/drills/\w+\.py))"
 )
 STOPPED_SERVER = {".venv/bin/python -m server create-admin-key", "python -m server migrate"}
 """What needs a data directory of its own: it gets one in the page's folder."""
@@ -48,6 +51,8 @@ def environment(
         admin.CreateTenant(v1.CreateTenantRequest(tenant_id=tenant_id))
         made = admin.CreateApiKey(v1.CreateApiKeyRequest(tenant_id=tenant_id, role=v1.ROLE_SERVICE))
     (tmp_path / ".venv").symlink_to(sys.prefix)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCRUBJAY_ADMIN_KEY", server.admin_key)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SCRUBJAY_")}
     monkeypatch.setenv("SCRUBJAY_API_KEY", made.secret)
     return kept | {
@@ -56,6 +61,7 @@ def environment(
         "SCRUBJAY_SERVER": server.address,
         "SCRUBJAY_API_KEY": made.secret,
         "SCRUBJAY_ADMIN_KEY": server.admin_key,
+        "HOME": str(tmp_path),
         "COLUMNS": "140",
         "TZ": "UTC",
     }
@@ -98,6 +104,9 @@ def run_command(
     if not_run := NOT_RUN.fullmatch(command):
         check_is_there(not_run, where)
         return
+    code = folder / "code"
+    if SHOWN_CODE in command:
+        command = command.replace(SHOWN_CODE, code.read_text())
     script = f"set -a; {command}\nstatus=$?\nenv -0 >{folder / 'environment'}\nexit $status"
     server = {} if command not in STOPPED_SERVER else {"SCRUBJAY_DATA_DIR": str(folder / "data")}
     ran = subprocess.run(
@@ -110,20 +119,23 @@ def run_command(
         timeout=BOUND_SECONDS,
         check=False,
     )
+    if codes := re.findall(r"sj_enrol_\w+", ran.stdout):
+        code.write_text(codes[-1])
     expected = 1 if any(line.startswith("error:") for line in shown) else 0
     assert ran.returncode == expected, f"{where}: {command}\n{ran.stdout}"
     line = missing(shown, ran.stdout)
     assert line is None, f"{where}: {command}\ndoes not show {line!r} but\n{ran.stdout}"
     exported = (folder / "environment").read_text(encoding="utf-8").rstrip("\0").split("\0")
-    for name, _, value in (pair.partition("=") for pair in exported):
-        environment[name] = value
+    environment.clear()
+    environment.update((name, value) for name, _, value in (pair.partition("=") for pair in exported))
 
 
 def check_is_there(command: re.Match[str], where: str) -> None:
     """A command that is tested elsewhere or takes long names a target or a list that there is."""
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert command["target"] is None or command["target"] in targets, where
-    assert command["list"] is None or (ROOT / command["list"]).is_file(), where
+    for file in (command["list"], command["drill"]):
+        assert file is None or (ROOT / file).is_file(), where
 
 
 def test_pages_of_measurements_name_scripts_that_are_there() -> None:
