@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
-from scrubjay.v1 import memory_service_pb2, tenant_service_pb2
+from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
 from server import collection, heads
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
@@ -29,9 +29,12 @@ from server.providers.embedder import Embedder, open_embedder
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
 from server.router import Router
-from server.services import memory_service
+from server.services import memory_service, sync_service
+from server.services.registration import Registration
 from server.shard import Shard
 from server.slots import Slots
+from server.snapshots import Snapshots
+from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
@@ -49,10 +52,11 @@ log = logging.getLogger("scrubjay.app")
 
 _SERVICES = (
     memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"],
+    sync_service_pb2.DESCRIPTOR.services_by_name["SyncService"],
     tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"],
 )
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
-    {**memory_service.ALLOWED, **tenant_service.ALLOWED}
+    {**memory_service.ALLOWED, **sync_service.ALLOWED, **tenant_service.ALLOWED}
 )
 
 
@@ -100,10 +104,16 @@ class App:
             if not hnsw_available():
                 log.warning("hnswlib is not installed: large streams are scanned exactly, right but slower")
             shards = _shards(settings, embedder, stack)
+            budget_bytes = settings.snapshot_mib * 1024 * 1024
+            snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
+            stack.callback(snapshots.close)
             _run_beside(settings, shards, clock, stack)
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
+            router = Router(shards)
+            registration = Registration(registry, clock)
             services = (
-                memory_service.MemoryService(Router(shards), embedder, secret, clock),
+                memory_service.MemoryService(router, embedder, secret, clock),
+                sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
                 tenant_service.TenantAdminService(registry, secret, clock),
             )
             slots = Slots(
@@ -215,7 +225,9 @@ def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[st
         shelf = Shelf(settings.data_dir / "index" / name, space=space, dimension=dimension)
         cache = StreamCache(store, shelf, space=space, dimension=dimension, budget_bytes=budget_bytes)
         stack.callback(cache.close)
-        shards[name] = Shard(name, store, cache)
+        shards[name] = shard = Shard(name, store, cache)
+        if not store.exclusive:
+            stack.enter_context(closing(HeadListener(url, shard.hub.notify, shard.hub.notify_all)))
     return shards
 
 

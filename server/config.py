@@ -64,6 +64,12 @@ class Settings(BaseSettings):
         le=10_000,
         description="Watch and Snapshot streams open at once. A quiet one costs a thread of 55 KB.",
     )
+    snapshot_mib: int = Field(
+        default=1024,
+        ge=16,
+        description="Disk for the files of first loads, in MiB; 100 000 memories are some 40, and a quarter "
+        "of an hour after its last reader a file goes.",
+    )
     resident_mib: int = Field(
         default=1024,
         ge=16,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from google.protobuf.message import Message
 
@@ -22,6 +22,7 @@ from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, permitt
 from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import commit_micros
+from server.ending import Ending
 from server.feed import NOTHING_OWN, FeedPage, Own, Position, digests, read_page
 from server.index.cache import StreamCache
 from server.index.resident import View
@@ -31,6 +32,8 @@ from server.ingest.taking import take_upload
 from server.ingest.uploads import Arrived, Upload
 from server.pull import Pull, Pulled, read_pull, standing
 from server.recall.search import Hit, Query, search
+from server.snapshot_file import newest_page
+from server.snapshots import Snapshot, Snapshots
 from server.store.collection import collect
 from server.store.history import HistoryRow
 from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamHead, StreamKey, Writing
@@ -342,6 +345,23 @@ class Shard:
         with self._store.read() as reading:
             self.highest = max(self.highest, reading.highest_head())
         return self.highest
+
+    def newest(self, key: StreamKey, subject: Subject, viewer: Viewer, count: int) -> v1.Page:
+        """The memories created last of those that the viewer sees, at most ``count``."""
+        with self._store.read() as reading:
+            return newest_page(reading, key, subject, viewer, count)
+
+    def snapshot(
+        self, snapshots: Snapshots, key: StreamKey, viewer: Viewer, ending: Ending
+    ) -> AbstractContextManager[tuple[Snapshot, BinaryIO]]:
+        """A file of everything that the viewer sees now, for the block."""
+        return snapshots.opened(self._store, key, viewer, ending)
+
+    def kept_snapshot(
+        self, snapshots: Snapshots, name: str, key: StreamKey, viewer: Viewer
+    ) -> AbstractContextManager[tuple[Snapshot, BinaryIO]]:
+        """The file of this name for the block. SnapshotGone where it is not to be had any more."""
+        return snapshots.reopened(self._store, name, key, viewer)
 
     def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
         """Run ``unit`` under the head of one stream; what it returned, once it is committed."""

@@ -1,13 +1,7 @@
-"""Snapshot files: everything one viewer may see of a stream at one moment, as a SQLite file.
+"""The snapshot files of a server: made when one is asked for, and kept for a while.
 
-A device loads such a file many times faster than rows, since nothing in it is decoded on either side:
-
-    rows(id BLOB, commit_stamp INTEGER PRIMARY KEY, created_at INTEGER, message BLOB, field_stamps BLOB)
-    PRAGMA user_version = 1
-
-``message`` is the encoded ``v1.Memory``. Ordered by commit stamp the table is smallest, and fastest to
-write and to copy from. A file is kept for a while, so that a download that was cut can go on; it goes as
-soon as something that may be in it was deleted or taken back, for then nobody may get it any more.
+A download that was cut goes on in the file that it began with. Nobody gets a file any more once something
+that may be in it was deleted or taken back.
 """
 
 from __future__ import annotations
@@ -18,48 +12,27 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from scrubjay.errors import SnapshotGone, Unavailable
-from scrubjay.memory import Viewer, id_bytes
-from scrubjay.stamp import CommitStamp
+from scrubjay.memory import Viewer
 from server.ending import Ending
 from server.feed import BEGINNING, Position
+from server.snapshot_file import visible_rows, write_file
 from server.store.memory_store import MemoryStore, Reading, StreamKey
 
-VERSION = 1
 KEPT_SECONDS = 15 * 60
 """How long a file that nobody reads is kept: a phone that lost its network for longer loads anew."""
 MOST_BUILDS = 2
 """Files that are made at once: each holds one of a shard's reading connections, and a core."""
 
-_ROWS = 2000
-"""Read and written at a time: between two, other threads get their turn."""
-_PAGE_BYTES = 16 * 1024
-_SCHEMA = """
-CREATE TABLE rows (
-    id BLOB NOT NULL,
-    commit_stamp INTEGER PRIMARY KEY,
-    created_at INTEGER NOT NULL,
-    message BLOB NOT NULL,
-    field_stamps BLOB NOT NULL
-)
-"""
-_INSERT = "INSERT INTO rows VALUES (?, ?, ?, ?, ?)"
-_SETTINGS = (
-    f"page_size = {_PAGE_BYTES}",
-    # It is thrown away where it does not become whole, and nobody else opens it before.
-    "journal_mode = OFF",
-    "synchronous = OFF",
-    "locking_mode = EXCLUSIVE",
-    f"user_version = {VERSION}",
-)
-_NOTHING = CommitStamp(0)
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +234,7 @@ class Snapshots:
         beside = self._path(f"{name}.new")
         try:
             os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-            row_count = _write(beside, _visible(reading, key, viewer, ending))
+            row_count = write_file(beside, _until(ending, visible_rows(reading, key, viewer)))
             total_bytes = beside.stat().st_size
             beside.rename(self._path(name))
         except (sqlite3.Error, OSError) as error:
@@ -289,39 +262,12 @@ def _taken_back(reading: Reading, snapshot: Snapshot) -> bool:
     )
 
 
+def _until(ending: Ending, chunks: Iterable[T]) -> Iterator[T]:
+    for chunk in chunks:
+        _go_on(ending)
+        yield chunk
+
+
 def _go_on(ending: Ending) -> None:
     if ending.over:
         raise ending.error or Unavailable("the stream that asked is over")
-
-
-_FileRow = tuple[bytes, CommitStamp, int, bytes, bytes]
-
-
-def _visible(reading: Reading, key: StreamKey, viewer: Viewer, ending: Ending) -> Iterator[list[_FileRow]]:
-    """What the viewer sees, in commit-stamp order, some rows at a time."""
-    after = _NOTHING
-    while rows := reading.snapshot_after(key, after, _ROWS):
-        _go_on(ending)
-        yield [
-            (id_bytes(row.memory_id), row.commit_stamp, row.created_at, row.message, row.field_stamps)
-            for row in rows
-            if viewer.sees(row)
-        ]
-        if len(rows) < _ROWS:
-            return
-        after = rows[-1].commit_stamp
-
-
-def _write(path: Path, pages: Iterator[list[_FileRow]]) -> int:
-    """Write the rows to an empty file; how many there were."""
-    count = 0
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for setting in _SETTINGS:
-            connection.execute(f"PRAGMA {setting}").close()
-        connection.execute("BEGIN")
-        connection.execute(_SCHEMA)
-        for rows in pages:
-            connection.executemany(_INSERT, rows)
-            count += len(rows)
-        connection.execute("COMMIT")
-    return count

@@ -32,6 +32,7 @@ from server.router import Router
 from server.services.memory_service import MemoryService
 from server.services.sync_service import SyncService
 from server.shard import Shard
+from server.snapshots import Snapshots
 from server.store.memory_store import MemoryStore, StreamKey
 from tenants.tenant import Caller, DeviceBinding, Incarnation, Role, Tenant, TenantState, principal
 
@@ -71,7 +72,11 @@ class Server:
             router = Router({"main": self.shard})
             self.tenant = Tenant("acme", "", ACME, TenantState.ACTIVE, "main", space.id, Micros(0))
             self.memories = MemoryService(router, self.embedder, b"secret", lambda: self.now)
-            self.sync = SyncService(router, self.embedder, b"secret", lambda: self.now, NoRegistration())
+            snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
+            stack.callback(snapshots.close)
+            self.sync = SyncService(
+                router, self.embedder, b"secret", lambda: self.now, NoRegistration(), snapshots
+            )
             self._stack = stack.pop_all()
 
     def wait(self, seconds: float = 1) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -15,6 +15,7 @@ from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
+from server.ending import Ending
 from server.feed import Position
 from server.ingest.author import Author, server_replica
 from server.ingest.batch import MOST_AHEAD_MILLIS, Offered, Sender
@@ -23,10 +24,13 @@ from server.ingest.uploads import Arrived, Upload, arrive
 from server.providers.embedder import Embedder, TextKind
 from server.pull import Pull, Pulled
 from server.router import Router, tenant_of
+from server.services.downloading import Downloads
 from server.services.offers import read_offers
 from server.services.requests import fitting
 from server.services.uploads import read_digests, read_operation_ids, read_upload, read_vector_keys
+from server.services.watching import MAX_INLINE_BYTES, watch
 from server.shard import Shard
+from server.snapshots import Snapshots
 from server.store.memory_store import StreamKey
 from server.store.vector_codec import SCALE_BYTES, encode_vectors
 from tenants.tenant import Caller, Role, Tenant, principal
@@ -83,12 +87,14 @@ class SyncService:
         secret: bytes,
         clock: Callable[[], Micros],
         registration: Registration,
+        snapshots: Snapshots,
     ) -> None:
         self._router = router
         self._embedder = embedder
         self._cursors = Cursors(secret)
         self._clock = clock
         self._registration = registration
+        self._downloads = Downloads(snapshots, secret)
 
     def register_device(self, request: v1.RegisterDeviceRequest, caller: Caller) -> v1.RegisterDeviceResponse:
         """A device of the enrolment that is the caller's credential."""
@@ -110,6 +116,20 @@ class SyncService:
             device.subject,
             Viewer(caller.client_id, device.scopes),
         )
+
+    def watch(self, request: v1.WatchRequest, caller: Caller, ending: Ending) -> Iterator[v1.WatchResponse]:
+        """Changes as they come, until the stream ends."""
+        place = self.place(caller)
+        cursor = self._cursors.read(place.key, place.viewer.client_id, request.last_sync_at)
+        pull = Pull(place.key, place.subject, place.viewer, cursor, MAX_INLINE_BYTES)
+        return watch(place.shard, pull, request.last_sync_at, self._cursors, self._clock, ending)
+
+    def snapshot(
+        self, request: v1.SnapshotRequest, caller: Caller, ending: Ending
+    ) -> Iterator[v1.SnapshotResponse]:
+        """Everything that the device may see, as a file in chunks."""
+        place = self.place(caller)
+        return self._downloads.responses(place.shard, place.key, place.subject, place.viewer, request, ending)
 
     # --- Sync -------------------------------------------------------------------------------------
 

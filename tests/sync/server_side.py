@@ -21,6 +21,7 @@ from server.router import Router
 from server.services.memory_service import MemoryService
 from server.services.sync_service import SyncService
 from server.shard import Shard
+from server.snapshots import Snapshots
 from server.store.memory_store import MemoryStore, StreamKey
 from server.store.tables import access_counts, graveyard, memories, operations, retractions, vectors, waiting
 from tenants.tenant import Caller
@@ -105,7 +106,11 @@ class ServerSide:
             self.shard = Shard(SHARD, self.store, cache)
             self.router = Router({SHARD: self.shard})
             self.memories = MemoryService(self.router, self.embedder, SECRET, self._clock)
-            self.sync = SyncService(self.router, self.embedder, SECRET, self._clock, NoRegistration())
+            snapshots = Snapshots(self._folder / "snapshots", SECRET, budget_bytes=1 << 26)
+            stack.callback(snapshots.close)
+            self.sync = SyncService(
+                self.router, self.embedder, SECRET, self._clock, NoRegistration(), snapshots
+            )
             self._stack = stack.pop_all()
 
     def _break_on_demand(self) -> None:

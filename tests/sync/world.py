@@ -22,6 +22,7 @@ from scrubjay.feed import unpack
 from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, id_text
 from scrubjay.operation import Operation, decode
 from scrubjay.stamp import ReplicaId, Stamp
+from server.ending import Ending
 from tenants.tenant import Caller, DeviceBinding, Incarnation, Role, Tenant, TenantState, principal
 from tests.sync import invariants, serving
 from tests.sync.crash import Crash, CrashPoint, Disk, crashing
@@ -362,13 +363,13 @@ class World:
         self, device: Device, caller: Caller, request: v1.SnapshotRequest
     ) -> Iterator[v1.SnapshotResponse]:
         """The server answers Snapshot."""
-        return serving.stream(self, device, lambda: self.server.sync.snapshot(request, caller))
+        return serving.stream(self, device, lambda: self.server.sync.snapshot(request, caller, Ending()))
 
     def serve_watch(
         self, device: Device, caller: Caller, request: v1.WatchRequest
     ) -> Iterator[v1.WatchResponse]:
         """The server answers Watch."""
-        return serving.stream(self, device, lambda: self.server.sync.watch(request, caller))
+        return serving.stream(self, device, lambda: self.server.sync.watch(request, caller, Ending()))
 
     def others_write(self, device: Device) -> None:
         """Somebody else writes to the device's stream while it waits for an answer."""
