@@ -22,7 +22,7 @@ class DrillFailed(Exception):
 
 
 class Stage:
-    """A folder with a server's settings. Commands run in it with ``python``, ``scrubjay`` and these settings."""
+    """A folder and a server's settings. Commands run in it, with ``python`` and ``scrubjay`` of this venv."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,7 +49,7 @@ class Stage:
         """Show a command, run it, and show what it says. DrillFailed where it ends with another code."""
         print(f"$ {command}")
         ran = subprocess.run(
-            ["bash", "-c", command],
+            ["/bin/sh", "-c", command],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ class Stage:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        print(show(ran.stdout).rstrip())
+        print(show(ran.stdout), end="")
         if ran.returncode != code:
             raise DrillFailed(f"{command!r} ended with {ran.returncode}, not {code}")
         return ran.stdout
@@ -68,14 +68,14 @@ class Stage:
     def start_server(self) -> None:
         """Start the server and wait until it serves. Its first start gives the admin's key."""
         print("$ python -m server serve &")
-        log = (self.folder / "server.log").open("a")
-        with log:
+        log = self.folder / "server.log"
+        with log.open("a") as errors:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "server", "serve"],
                 cwd=self.folder,
                 env=self.environment,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=errors,
                 text=True,
             )
         for line in self._server.stdout or ():
@@ -84,7 +84,7 @@ class Stage:
                 self.environment["SCRUBJAY_ADMIN_KEY"] = key.strip()
             if line.startswith("serving on "):
                 return
-        raise DrillFailed(f"the server did not start: {(self.folder / 'server.log').read_text()[-500:]}")
+        raise DrillFailed(f"the server did not start: {log.read_text()[-500:]}")
 
     def stop_server(self) -> None:
         """Stop the server, if it runs."""
@@ -123,7 +123,7 @@ def stage() -> Iterator[Stage]:
 
 
 def _contents(listed: str) -> str:
-    return "\n".join(sorted(json.loads(line)["content"] for line in listed.splitlines()))
+    return "".join(sorted(json.loads(line)["content"] + "\n" for line in listed.splitlines()))
 
 
 def _free_port() -> int:
