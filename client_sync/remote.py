@@ -76,7 +76,9 @@ class Remote:
     """SyncService with one device's token, which it replaces by itself; a ``RemoteSync``.
 
     Safe for many threads; other processes may use the same credentials' file at once. Connects on the first
-    call, and is closed by its owner. ValueError where the target or the credentials cannot be right.
+    call, and is closed by its owner. Each call gets ``deadline_seconds``, and is tried again for
+    ``budget_seconds`` while the server does not take it. ``jitter`` gives 0 to 1. ValueError where the target
+    or the credentials cannot be right.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Remote:
         deadline_seconds: float = DEADLINE_SECONDS,
         budget_seconds: float = BUDGET_SECONDS,
         wall: Callable[[], Micros] = wall_micros,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         if credentials.path is None:
             raise ValueError(
@@ -100,7 +103,7 @@ class Remote:
         self._closed = threading.Event()
         self._refreshing = threading.Lock()
         self._early = True
-        self._patience = _Patience(self._closed.wait, deadline_seconds, budget_seconds)
+        self._patience = _Patience(self._closed.wait, deadline_seconds, budget_seconds, jitter)
         self._channel = connect(
             target, lambda: self._credentials.token, tls=tls, root_certificates=root_certificates
         )
