@@ -13,6 +13,7 @@ import grpc
 import pytest
 from google.protobuf.message import Message
 
+from rpc.conftest import Serving
 from rpc.refusal import refused
 from scrubjay import connect, v1
 from scrubjay.errors import DeviceNotFound, DeviceRevoked, TokenExpired
@@ -339,3 +340,19 @@ def test_another_tenants_admin_meets_no_device_of_this_one(running: Running) -> 
     assert type(foreign.error) is DeviceNotFound
     (device,) = running.admin.ListDevices(v1.ListDevicesRequest(tenant_id="dev")).devices
     assert not device.HasField("revoked_at")
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_the_whole_server_lets_a_device_in_and_tells_it_to_wipe(serving: Serving) -> None:
+    made = serving.admin.CreateEnrolment(v1.CreateEnrolmentRequest(tenant_id="dev", user_id="alice"))
+    code = v1.SyncServiceStub(serving.open_channel(serving.app.address, made.enrolment_code))
+    registered = code.RegisterDevice(v1.RegisterDeviceRequest(installation_id=INSTALLATION))
+    device = v1.SyncServiceStub(serving.open_channel(serving.app.address, registered.device_token))
+    request = v1.SyncRequest(protocol=1, principal=registered.principal)
+    serving.dev.add("alice's memory")
+    answer = device.Sync(request)
+    assert (answer.directive, len(answer.page.changes)) == (v1.DIRECTIVE_OK, 1)
+    revoke = v1.RevokeDeviceRequest(tenant_id="dev", device_id=registered.device_id, wipe=True)
+    serving.admin.RevokeDevice(revoke)
+    answer = device.Sync(request)
+    assert answer == v1.SyncResponse(directive=v1.DIRECTIVE_WIPE, server_time=answer.server_time)
