@@ -233,16 +233,16 @@ def sign_out(
 def _consequence(device: Device, mode: SignOut) -> str:
     try:
         with device.open_replica() as replica:
-            unsent = f"{changes(replica.status().unsent)} unsent"
+            unsent = changes(replica.status().unsent)
     except (ReplicaDamaged, ReplicaMissing):
-        unsent = "a damaged file, so nobody can say how much is unsent"
-    return f"There is {unsent}. {_CONSEQUENCES[mode]}"
+        unsent = "unknown, the file is damaged"
+    return f"Unsent: {unsent}. {_CONSEQUENCES[mode]}"
 
 
 _CONSEQUENCES = {
-    SignOut.KEEP: "All stays here until the same account is enrolled again.",
-    SignOut.UPLOAD: "That is sent, then everything here is deleted.",
-    SignOut.WIPE: "That is lost, and everything here is deleted.",
+    SignOut.KEEP: "Everything stays here until the same account is enrolled again.",
+    SignOut.UPLOAD: "It is sent first, then everything here is deleted.",
+    SignOut.WIPE: "It is lost: everything here is deleted, sent or not.",
 }
 
 

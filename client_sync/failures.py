@@ -65,6 +65,8 @@ def told(error: ScrubjayError, server: str) -> str:
         return f"{error.message} ({ENROL})"
     if server and [each.field.rpartition(".")[2] for each in error.field_violations] == ["user_id"]:
         return f"{error.message}; give --user, or set SCRUBJAY_USER"
+    if request_id := error.metadata.get("request_id"):
+        return f"{error.message}: {request_id}"
     unsaid = [each for each in error.field_violations if each.description not in error.message]
     return "; ".join([error.message, *(f"{each.field}: {each.description}" for each in unsaid)])
 

@@ -24,7 +24,7 @@ def bar() -> Iterator[Show]:
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=None)
+        task = progress.add_task("asking the server", total=None)
         yield lambda words, done, total: progress.update(task, description=words, completed=done, total=total)
 
 

@@ -31,13 +31,15 @@ class Ran:
 
 
 def runner(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """A function that runs one command on an 80-column terminal that is none."""
+    """A function that runs one command, 80 columns wide; ``terminal``: a person types ``stdin``."""
 
-    def run(*arguments: str, stdin: str = "") -> Ran:
+    def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Ran:
         monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.delenv("FORCE_COLOR", raising=False)
         monkeypatch.setattr("sys.argv", ["scrubjay", *arguments])
-        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        typed = io.StringIO(stdin)
+        monkeypatch.setattr(typed, "isatty", lambda: terminal)
+        monkeypatch.setattr("sys.stdin", typed)
         with pytest.raises(SystemExit) as exited:
             cli.main()
         shown = capsys.readouterr()

@@ -453,6 +453,19 @@ def test_an_unknown_id_is_a_line_and_exit_code_1(server: Server, run: Callable[.
     assert (run("get", "x").code, run("get", "x").err) == (1, "error: no memory x\n")
 
 
+def test_a_fault_of_the_server_is_told_with_what_finds_it_in_the_log(
+    server: Server, run: Callable[..., Ran]
+) -> None:
+    def fail(_: v1.SearchRequest) -> v1.SearchResponse:
+        raise errors.InternalError(
+            "the server failed; its log has this request_id", metadata={"request_id": "r-1"}
+        )
+
+    server.answers["Search"] = fail
+    said = "error: the server failed; its log has this request_id: r-1\n"
+    assert run("search", "tea") == Ran(1, "", said)
+
+
 def test_no_server_is_named_with_the_way_to_start_one(
     run: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,7 +40,8 @@ def running() -> Iterator[DeviceServer]:
 def server(running: DeviceServer) -> DeviceServer:
     fresh = DeviceServer(target=running.target)
     for name, value in vars(fresh).items():
-        setattr(running, name, value)
+        if name != "changed":  # a stream that is just ending may wait for it
+            setattr(running, name, value)
     return running
 
 
@@ -591,7 +592,7 @@ def test_signing_out_keeps_uploads_or_wipes(device: DeviceServer, run: Run, home
     asked = run("sign-out", "--keep")
     assert asked.code == 2
     told = " ".join(asked.err.replace("│", " ").split())
-    assert "There is 1 change unsent. All stays here until the same account is enrolled again." in told
+    assert "Unsent: 1 change. Everything stays here until the same account is enrolled again." in told
     assert run("sign-out", "--keep", "--yes").out == f"signed out of {device.target}\n"
     assert [path.suffix for path in home.iterdir()] == [".db"]
     assert run("list").code == 2
@@ -623,6 +624,16 @@ def test_a_damaged_device_can_be_wiped(device: DeviceServer, run: Run, home: Pat
     file_of(home).write_bytes(b"no database" * 1000)
     assert run("sign-out", "--upload", "--yes").code == 1
     assert run("sign-out", "--wipe", "--yes").code == 0
+    assert list(home.iterdir()) == []
+
+
+def test_on_a_terminal_signing_out_asks(device: DeviceServer, run: Run, home: Path) -> None:
+    added(run, "tea")
+    refused = run("sign-out", "--wipe", stdin="n\n", terminal=True)
+    assert refused.code == 1
+    assert "Unsent: 1 change. It is lost: everything here is deleted, sent or not." in refused.err
+    assert len(run("list", "--json").rows) == 1
+    assert run("sign-out", "--wipe", stdin="y\n", terminal=True).code == 0
     assert list(home.iterdir()) == []
 
 
