@@ -4,7 +4,8 @@
     python bench/sync.py --rows 20000 --present 100000 --pairs 3
 
 * First load: a replica loads everything, by snapshot and by pages. The limit is a raw gRPC stream of the
-  same rows, 1 000 a message, decoded and inserted into a bare SQLite table. In turn, A B A B; medians.
+  same rows, 1 000 a message and compressed alike, decoded and inserted into the same table. In turn,
+  A B A B; medians.
 * One change, one removal: the time a replica takes to apply a page of one change, many rows present.
 * Push: operations made offline, in batches of 500, until they are answered.
 * A to B: from a write on one device until another one reads it, both on Watch.
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-import uuid
+import zlib
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
@@ -40,7 +41,7 @@ from client_sync.sync import SyncReport
 from rpc import running, sentence
 from scrubjay import connect, v1
 from scrubjay.feed import MAX_CHANGES, pack, seal_page, whole
-from scrubjay.memory import MemoryId
+from scrubjay.memory import MemoryId, id_text
 from scrubjay.stamp import CommitStamp
 from tests.fault.proxy import Fault, Proxy, Way
 
@@ -141,14 +142,18 @@ class RawStream:
     def __init__(self, stack: ExitStack, replica: Replica) -> None:
         with replica.file.reading() as sql:
             rows = sql.execute("SELECT id, commit_stamp, message, field_stamps FROM rows").fetchall()
+            kinds = "SELECT sql FROM sqlite_schema WHERE tbl_name = 'rows' AND sql IS NOT NULL"
+            self._tables = [statement for (statement,) in sql.execute(kinds)]
         subject = replica.identity.subject
         self._pages = [
-            seal_page(
-                [
-                    (MemoryId(str(uuid.UUID(bytes=key))), CommitStamp(stamp), whole(message, stamps, subject))
-                    for key, stamp, message, stamps in rows[at : at + MAX_CHANGES]
-                ]
-            ).SerializeToString()
+            pack(
+                seal_page(
+                    [
+                        (MemoryId(id_text(key)), CommitStamp(stamp), whole(message, stamps, subject))
+                        for key, stamp, message, stamps in rows[at : at + MAX_CHANGES]
+                    ]
+                )
+            )
             for at in range(0, len(rows), MAX_CHANGES)
         ]
         server = grpc.server(futures.ThreadPoolExecutor(2))
@@ -169,21 +174,22 @@ class RawStream:
         sql = sqlite3.connect(path, isolation_level=None)
         sql.execute("PRAGMA journal_mode = WAL")
         sql.execute("PRAGMA synchronous = NORMAL")
-        sql.execute("CREATE TABLE rows (id BLOB PRIMARY KEY, stamp INTEGER, at INTEGER, message, stamps)")
+        for statement in self._tables:
+            sql.execute(statement)
         began = time.perf_counter()
         for body in self._channel.unary_stream(STREAMED)(b""):
             sql.execute("BEGIN")
             sql.executemany(
-                "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)",
                 [
                     (
-                        c.memory_id,
-                        c.commit_stamp,
-                        c.memory.created_at.seconds,
-                        c.memory.content,
-                        c.field_stamps,
+                        change.memory_id,
+                        change.commit_stamp,
+                        change.memory.created_at.seconds,
+                        change.memory.SerializeToString(),
+                        change.field_stamps,
                     )
-                    for c in v1.Page.FromString(body).changes
+                    for change in v1.Page.FromString(zlib.decompress(body)).changes
                 ],
             )
             sql.execute("COMMIT")
@@ -207,7 +213,8 @@ def first_load(stack: ExitStack, server: Server, folder: Path, rows: int, pairs:
         ratio = statistics.median(one / mine for one, mine in zip(limit, found, strict=True))
         seconds = statistics.median(found)
         print(
-            f"first load of {rows} {name} ÷ raw stream + decode + insert: {ratio:.2f} ({rows / seconds:.0f} rows/s)"
+            f"first load of {rows} {name} ÷ raw stream + decode + insert: "
+            f"{ratio:.2f} ({rows / seconds:.0f} rows/s)"
         )
     both = zip(ours["by snapshot"], ours["by pages"], strict=True)
     print(f"first load by snapshot ÷ by pages: {statistics.median(b / a for a, b in both):.1f}")
@@ -224,8 +231,8 @@ def multiply(replica: Replica, present: int) -> None:
         (count,) = sql.execute("SELECT count(*) FROM rows").fetchone()
         while count < present:
             sql.execute(
-                "INSERT INTO rows SELECT randomblob(16), commit_stamp, created_at, message, field_stamps, terms"
-                " FROM rows LIMIT ?",
+                "INSERT INTO rows SELECT randomblob(16), commit_stamp, created_at, message, field_stamps,"
+                " terms FROM rows LIMIT ?",
                 (present - count,),
             )
             (count,) = sql.execute("SELECT count(*) FROM rows").fetchone()
@@ -233,9 +240,8 @@ def multiply(replica: Replica, present: int) -> None:
 
 def one_change(server: Server, folder: Path, present: int) -> None:
     """Print how long one change and one removal take to apply."""
-    credentials, replica = server.device(folder, "present")
     changes, removals = [], []
-    with replica, Remote(credentials) as remote:
+    with server.device(folder, "present") as (replica, remote):
         synchronize(replica, remote)
         multiply(replica, present)
         for n in range(40):
@@ -344,7 +350,8 @@ def sizes(server: Server, folder: Path) -> None:
         )
         apply_response(replica, request, response)
         print(
-            f"a new memory in a page of 100, beyond its text: {beyond:.0f} bytes ({plain:.0f} before compression)"
+            f"a new memory in a page of 100, beyond its text: {beyond:.0f} bytes "
+            f"({plain:.0f} before compression)"
         )
         for result in results:
             server.memories.Update(_pinned(result.memory.id))

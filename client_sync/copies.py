@@ -129,13 +129,13 @@ class Copies:
         self, memory_id: MemoryId, commit_stamp: CommitStamp, change: v1.Change
     ) -> tuple[bytes, int, int, bytes, bytes]:
         created_at = from_timestamp(change.memory.created_at)
-        message = stored_message(change.memory, memory_id, commit_stamp, self._identity.subject)
+        message = stored_message(change.memory, memory_id, self._identity.subject)
         return change.memory_id, commit_stamp, created_at, message, change.field_stamps
 
     def _take(self, memory_id: MemoryId, commit_stamp: CommitStamp, change: v1.Change) -> None:
         old = self.get(memory_id)
         if change.kind == v1.CHANGE_KIND_WHOLE:
-            message = stored_message(change.memory, memory_id, commit_stamp, self._identity.subject)
+            message = stored_message(change.memory, memory_id, self._identity.subject)
             copy = Copy(commit_stamp, message, change.field_stamps)
             if old is None or old.commit_stamp <= commit_stamp:
                 self._changed[memory_id] = copy

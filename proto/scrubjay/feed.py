@@ -18,7 +18,7 @@ from scrubjay.errors import InvalidField
 from scrubjay.memory import MemoryId, Subject, id_bytes, id_text
 from scrubjay.merge import State, get, join
 from scrubjay.stamp import CommitStamp, pack_field_stamps, unpack_field_stamps
-from scrubjay.wire import commit_micros, from_stored, to_etag, to_timestamp, to_values
+from scrubjay.wire import from_stored, to_values
 
 MAX_CHANGES = 1000
 MAX_PAGE_BYTES = 512 * 1024
@@ -51,14 +51,11 @@ def part(state: State, fields: Collection[str]) -> v1.Change:
     )
 
 
-def stored_message(
-    memory: v1.Memory, memory_id: MemoryId, commit_stamp: CommitStamp, subject: Subject
-) -> bytes:
-    """The encoded message of a WHOLE change as it is stored; fills in what it travelled without."""
+def stored_message(memory: v1.Memory, memory_id: MemoryId, subject: Subject) -> bytes:
+    """The encoded message of a WHOLE change as a replica stores it: with its ids, and without what follows
+    from its commit stamp."""
     memory.id = memory_id
     setattr(memory, f"{subject.kind}_id", subject.name)
-    memory.etag = to_etag(commit_stamp)
-    memory.updated_at.CopyFrom(to_timestamp(commit_micros(commit_stamp)))
     return memory.SerializeToString()
 
 

@@ -58,7 +58,7 @@ class SimpleClient:
         subject = self.device.place.subject
         for memory_id, commit_stamp, change in open_page(page):
             if change.kind == v1.CHANGE_KIND_WHOLE:
-                message = stored_message(change.memory, memory_id, commit_stamp, subject)
+                message = stored_message(change.memory, memory_id, subject)
                 self.rows[memory_id] = read_state(message, change.field_stamps)
             elif change.kind == v1.CHANGE_KIND_PART:
                 self.rows[memory_id] = joined(self.rows[memory_id], change)
