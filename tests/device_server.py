@@ -51,7 +51,7 @@ class DeviceServer(SyncServiceServicer):
 
     # --- what a test does -------------------------------------------------------------------------
 
-    def put(self, content: str, **fields: object) -> MemoryId:
+    def put(self, content: str) -> MemoryId:
         """Another device adds a memory."""
         self.head += 1
         memory_id = new_memory_id(self.head, self.head.to_bytes(10, "big"))
@@ -61,7 +61,6 @@ class DeviceServer(SyncServiceServicer):
             Micros(1_796_000_000_000_000 + self.head),
             user_id=self.account[0],
             owner_client_id=ClientId("web"),
-            **fields,  # type: ignore[arg-type]
         )
         return self._put(memory_id, create(memory, Stamp(self.head << 16, ELSEWHERE)))
 
