@@ -58,13 +58,13 @@ class LocalWriting:
         return shown
 
     def delete(self, operation: Operation, before: State) -> None:
-        """Queue a delete and show the memory no more; one that never left is just gone."""
+        """Queue a delete and show the memory no more; a LOCAL_ONLY one is just gone."""
         memory_id = operation.memory_id
         self.copies.touch(memory_id)
         if before.memory.privacy_level is PrivacyLevel.LOCAL_ONLY:
             self.copies.forget(memory_id)
-        elif not self._outbox.add(operation, None):
-            self.copies.bury(memory_id)
+        else:
+            self._outbox.add(operation, None)
         self.copies.settle()
         self._record(memory_id, before, None)
 

@@ -114,27 +114,29 @@ class Outbox:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def add(self, operation: Operation, after: Memory | None) -> bool:
-        """Queue an operation that makes a memory ``after``; whether anything is left to send of it.
+    def add(self, operation: Operation, after: Memory | None) -> None:
+        """Queue an operation that makes a memory ``after``.
 
-        Operations that were never sent are folded where the result is the same for everybody.
+        Operations that were never sent are folded where the result is the same for everybody. A delete is
+        sent even where nothing is known to be there: a copy of this file may have sent what it deletes.
         """
-        fresh = [entry for entry in self.of(operation.memory_id) if entry.number == 0]
+        fresh = [
+            entry
+            for entry in self.of(operation.memory_id)
+            if entry.number == 0 and not entry.operation.operation_id
+        ]
         created = next((e for e in fresh if e.operation.kind is OperationKind.CREATE), None)
         if operation.kind is OperationKind.DELETE:
             self.drop(fresh)
-            if created is not None:
-                return False
         elif operation.kind is OperationKind.SET and created is not None and after is not None:
             self._rewrite(created, replace(created.operation, stamp=operation.stamp, memory=after))
-            return True
+            return
         elif operation.kind is OperationKind.SET and fresh:
             operation = self._covering(fresh[-1], operation)
         self._sql.execute(
             "INSERT INTO outbox (memory_id, kind, body) VALUES (?, ?, ?)",
             (id_bytes(operation.memory_id), int(operation.kind), encode(operation, self.replica)),
         )
-        return True
 
     def _covering(self, last: Entry, operation: Operation) -> Operation:
         """The operation over the one before it, which goes where every register of it is written again."""

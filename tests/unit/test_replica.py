@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from client_sync import Replica, ReplicaDamaged, ReplicaExists, ReplicaMissing
+from client_sync.exchange import bodies_of, next_request
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
+from client_sync.recovery import begin_fork
+from client_sync.replica_file import set_meta
 from client_sync.salvage import is_whole, salvage
 from client_sync.sign_out import SignOut, sign_out
 from scrubjay.errors import InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound
@@ -84,7 +87,19 @@ def test_what_was_never_sent_is_folded(replica: Replica) -> None:
     assert isinstance(operation.memory, Memory)
     assert (operation.memory.content, operation.memory.tags) == ("green tea", frozenset({"drink"}))
     replica.delete(tea.id)
-    assert queued(replica) == []
+    assert [operation.kind for operation in queued(replica)] == [OperationKind.DELETE]
+
+
+def test_what_was_sent_is_not_folded_where_a_new_replica_id_took_its_number(replica: Replica) -> None:
+    with replica.file.transaction(durable=True) as sql:
+        set_meta(sql, cursor="a cursor")
+    tea = replica.add("tea")
+    assert len(bodies_of(next_request(replica))) == 1
+    begin_fork(replica)
+    replica.update(tea.id, {"content": "green tea"})
+    assert [operation.kind for operation in queued(replica)] == [OperationKind.CREATE, OperationKind.SET]
+    replica.delete(tea.id)
+    assert [operation.kind for operation in queued(replica)] == [OperationKind.CREATE, OperationKind.DELETE]
 
 
 def test_a_local_memory_is_found_and_never_queued(replica: Replica) -> None:
