@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import io
 import re
@@ -26,7 +27,7 @@ def column(heading: str, column: int) -> list[str]:
     text = PAGE.read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
     rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    return [match[1] for cells in rows if (match := re.search(r"`(\w+)`", cells[column]))]
+    return [match[1] for cells in rows if (match := re.search(r"`([^`]+)`", cells[column]))]
 
 
 def test_the_page_names_every_invariant_by_its_check() -> None:
@@ -36,6 +37,12 @@ def test_the_page_names_every_invariant_by_its_check() -> None:
         if check.__module__ == invariants.__name__ and check.__annotations__["return"] == "None"
     ]
     assert sorted(column("Invariants", 1)) == sorted(checks)
+
+
+def test_the_page_names_every_mutant() -> None:
+    there = importlib.util.find_spec("tests.sync.mutants") is not None
+    mutants = importlib.import_module("tests.sync.mutants").MUTANTS if there else {}
+    assert sorted(column("Mutants", 0)) == sorted(mutants)
 
 
 @pytest.fixture(scope="module")
