@@ -77,7 +77,7 @@ def seeded(seed: int, name: str) -> Plan:
             kind=kind,
             way=chance.choice(list(Way)),
             # Evenly over the orders of magnitude: some hit the first frames, some the middle of a page.
-            after_bytes=int(10 ** chance.uniform(1, 5)),
+            after_bytes=int(10 ** chance.uniform(1, 4.3)),
             seconds=chance.uniform(0.1, 4),
             delay_seconds=chance.choice([0, 0, 0, 0.02, 0.1]),
             bits_per_second=chance.choice([0, 0, 0, 2e6]),
