@@ -262,6 +262,8 @@ def is_memory_id(text: str) -> bool:
 
 def name_violation(field_path: str, name: str) -> FieldViolation | None:
     """What is wrong with an id, scope, category or other short name, if anything."""
+    if not name:
+        return None
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -270,7 +272,7 @@ def name_violation(field_path: str, name: str) -> FieldViolation | None:
         return FieldViolation(field_path, "holds a NUL character; remove it")
     if size > MAX_NAME_BYTES:
         return FieldViolation(field_path, f"has {size} bytes; at most {MAX_NAME_BYTES} are allowed")
-    if name and not name.strip():
+    if not name.strip():
         return FieldViolation(field_path, "is blank; leave it empty or give a name")
     return None
 
@@ -352,6 +354,8 @@ def _tag_violations(tags: frozenset[str]) -> Iterator[FieldViolation | None]:
 
 
 def _metadata_violations(metadata: Mapping[str, JsonValue]) -> Iterator[FieldViolation]:
+    if not metadata:
+        return
     if len(metadata) > MAX_METADATA_KEYS:
         yield FieldViolation("metadata", f"has {len(metadata)} keys; at most {MAX_METADATA_KEYS} are allowed")
     wrong = [v for key, value in metadata.items() if (v := _member_violation(key, value)) is not None]

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from operator import attrgetter
 
 from scrubjay.memory import (
     ClientId,
@@ -134,10 +135,16 @@ def is_register(field: str) -> bool:
 
 def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
     """Every register that has a value, with the value as JSON."""
-    found = [(field, _get_plain(memory, field)) for field in PLAIN_FIELDS]
+    plain: dict[str, JsonValue] = dict(zip(PLAIN_FIELDS, _plain_fields(memory), strict=True))
+    plain["source"] = _source_json(memory.source)
+    plain["privacy_level"] = int(memory.privacy_level)
+    found = list(plain.items())
     found += [(f"tags.{tag}", True) for tag in sorted(memory.tags)]
     found += [(f"metadata.{key}", value) for key, value in memory.metadata.items()]
     return [(field, value) for field, value in found if value is not None]
+
+
+_plain_fields = attrgetter(*PLAIN_FIELDS)
 
 
 def get(memory: Memory, field: str) -> JsonValue:
@@ -160,14 +167,18 @@ def _get_plain(memory: Memory, field: str) -> JsonValue:
 
 
 def _source_json(source: Source) -> JsonValue:
-    values: dict[str, JsonValue] = {
-        "client_id": source.client_id,
-        "conversation_id": source.conversation_id,
-        "message_ids": list(source.message_ids),
-        "role": source.role,
-        "trust_class": source.trust_class,
-    }
-    return {name: value for name, value in values.items() if value} or None
+    values: dict[str, JsonValue] = {}
+    if source.client_id:
+        values["client_id"] = source.client_id
+    if source.conversation_id:
+        values["conversation_id"] = source.conversation_id
+    if source.message_ids:
+        values["message_ids"] = list(source.message_ids)
+    if source.role:
+        values["role"] = source.role
+    if source.trust_class:
+        values["trust_class"] = source.trust_class
+    return values or None
 
 
 def apply(state: State, writes: Iterable[Write], author: ClientId) -> tuple[State, tuple[WriteResult, ...]]:
@@ -220,7 +231,15 @@ def _wins(field: str, new: tuple[JsonValue, Stamp], old: tuple[JsonValue, Stamp 
 
 def _normal(field: str, value: JsonValue) -> JsonValue:
     """The value as ``get`` gives it back once it stands: a cleared field has its default."""
-    return get(put(_BLANK, {field: value}), field)
+    kind, _, _ = field.partition(".")
+    if kind == "tags":
+        return True if value else None
+    if kind == "metadata":
+        return None if value is None else normal_json(value)
+    plain = _plain_value(field, value)
+    if isinstance(plain, Source):
+        return _source_json(plain)
+    return int(plain) if isinstance(plain, PrivacyLevel) else plain  # type: ignore[return-value]  # a plain value
 
 
 def put(memory: Memory, values: Mapping[str, JsonValue]) -> Memory:

@@ -135,8 +135,11 @@ _COUNT = struct.Struct(">H")
 def pack_field_stamps(stamps: Mapping[str, Stamp]) -> bytes:
     """Stamps by field, grouped by stamp: a memory written at once costs one stamp and its names."""
     groups: dict[Stamp, list[bytes]] = {}
+    last, group = None, []
     for field, stamp in sorted(stamps.items()):
-        groups.setdefault(stamp, []).append(field.encode())
+        if stamp is not last:  # mostly it is, and hashing one is slow
+            last, group = stamp, groups.setdefault(stamp, [])
+        group.append(field.encode())
     parts = [bytes([_VERSION])]
     for stamp, fields in groups.items():
         parts += [stamp.pack(), _COUNT.pack(len(fields))]

@@ -79,6 +79,7 @@ class Batch:
         self._known = writing.operation_results(key.incarnation, operation_ids)
         self._before = writing.get_many(key.incarnation, ids)
         self._living = dict(self._before)
+        self._foreign = {i for i, stored in self._before.items() if stored.memory.subject.key != key.stream}
         self._graves = writing.graves(key.incarnation, ids)
         self._waiting: dict[MemoryId, list[WaitingOperation]] = {}
         for waiting in writing.waiting(key, ids):
@@ -112,7 +113,7 @@ class Batch:
     def _visible(self, memory_id: MemoryId, sender: Sender) -> StoredMemory | None:
         """The living memory of the stream, where the sender sees it."""
         stored = self._living.get(memory_id)
-        if stored is None or stored.memory.subject.key != self._key.stream:
+        if stored is None or memory_id in self._foreign:
             return None
         return stored if sender.viewer.sees(stored.memory) else None
 
@@ -285,7 +286,8 @@ class Batch:
         if one.vector is not None:
             self._writes.vectors[memory.id] = operation.stamp, one.vector
         changes = first_values(memory, operation.stamp)
-        self._record(self._sender.author, operation, changes, commit_stamp, private_to(memory))
+        author, owner = self._sender.author, private_to(memory)
+        self._record(author, operation, changes, commit_stamp, owner, Outcome.APPLIED)
         for waiting in self._waiting.pop(memory.id, ()):
             self._end_wait(waiting)
         return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from scrubjay.memory import ClientId, JsonValue, MemoryId, Micros, canonical_json
 from scrubjay.merge import Outcome
@@ -13,8 +14,7 @@ from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryChange:
+class HistoryChange(NamedTuple):
     """One register of an operation: the value before, the value written, and how it ended."""
 
     field: str

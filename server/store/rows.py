@@ -74,7 +74,11 @@ class StoredMemory:
     def edited(self, state: State, commit_stamp: CommitStamp) -> StoredMemory:
         """The same memory in its next state, as it will be stored under ``commit_stamp``."""
         before = self.state.stamps
-        written = {field: commit_stamp for field, stamp in state.stamps.items() if before.get(field) != stamp}
+        written = {
+            field: commit_stamp
+            for field, stamp in state.stamps.items()
+            if (old := before.get(field)) is not stamp and old != stamp  # comparing stamps is slow
+        }
         message = to_message(state.memory, commit_stamp).SerializeToString()
         return StoredMemory(state, commit_stamp, message, {**self.field_commits, **written})
 
@@ -184,6 +188,9 @@ HISTORY_COLUMNS = (
 """What ``to_history`` reads, in the order of HistoryRow's fields."""
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
     """A memory as a row of the memories table."""
     memory = stored.state.memory
@@ -199,8 +206,8 @@ def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
         "scope": memory.scope,
         "category": memory.category,
         "content": memory.content,
-        "tags": canonical_json(sorted(memory.tags)),
-        "metadata": canonical_json(memory.metadata),
+        "tags": canonical_json(sorted(memory.tags)) if memory.tags else "[]",
+        "metadata": canonical_json(memory.metadata) if memory.metadata else "{}",
         "source": canonical_json(get(memory, "source") or {}),
         "confidence": memory.confidence,
         "privacy_level": int(memory.privacy_level),
@@ -211,7 +218,7 @@ def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
         "expires_at": memory.expires_at,
         "content_stamp": stored.state.stamps["content"].pack(),
         "field_stamps": pack_field_stamps(stored.state.stamps),
-        "field_commits": json.dumps(stored.field_commits, ensure_ascii=False, separators=(",", ":")),
+        "field_commits": _COMPACT(stored.field_commits),
         "message": stored.message,
     }
 

@@ -64,7 +64,7 @@ class Writing(Reading, ReplicaWriting):
         head = self._advancing(key)
         run = _run(head.head, count, now_millis)
         if run:
-            self.advanced[key] = replace(head, head=run[-1], epoch=head.epoch or now_millis)
+            self.advanced[key] = StreamHead(run[-1], head.epoch or now_millis, head.horizon, head.counts_head)
         return run
 
     def lane_stamps(self, key: StreamKey, count: int, now_millis: int) -> list[CommitStamp]:
