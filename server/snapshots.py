@@ -255,8 +255,12 @@ def _at_head(reading: Reading, key: StreamKey) -> Position:
 def _taken_back(reading: Reading, snapshot: Snapshot) -> bool:
     """Whether anything in the stream was deleted or taken back since, or the stream began anew."""
     key, position = snapshot.key, snapshot.position
+    head = reading.head(key)
+    if head is None:
+        return position != BEGINNING
     return bool(
-        _at_head(reading, key).epoch != position.epoch
+        (head.epoch != position.epoch and position != BEGINNING)
+        or position.forgotten(head.horizon)
         or reading.graves_after(key, position.stamp, 1)
         or reading.retractions_after(key, position.stamp, 1)
     )

@@ -42,8 +42,9 @@ def watch(
             page = pulled.page
             if page.more or _under_way(pull):
                 here = pull.cursor if isinstance(pull.cursor, Position) else BEGINNING
-                yield _response(told, FeedPage([], here, more=True), told, clock)
+                # Before it is said: what is written behind this, whoever pulls at once may not get.
                 page = FeedPage([], _at_head(shard, pull), more=False)
+                yield _response(told, FeedPage([], here, more=True), told, clock)
                 told = cursors.text(pull.key, pull.viewer.client_id, page.position)
                 said = time.monotonic()
             elif page.changes or due:
