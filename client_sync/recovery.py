@@ -203,8 +203,9 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         _forget_vanished(sql)
         sql.execute("DELETE FROM beneath")
         sql.execute("DELETE FROM rows WHERE commit_stamp >= 0")
+        # A row that is local here was shared by this file once, which then went back in time.
         sql.execute(
-            "INSERT INTO rows SELECT id, commit_stamp, created_at, message, field_stamps, NULL"
+            "INSERT OR REPLACE INTO rows SELECT id, commit_stamp, created_at, message, field_stamps, NULL"
             " FROM loaded.rows ORDER BY commit_stamp"
         )
         copies = Copies(sql, replica.identity, outbox)

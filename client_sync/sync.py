@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from client_sync import recovery
 from client_sync.copies import Copies, CopyLost
 from client_sync.errors import TransferBroken, UpgradeNeeded, Wiped
-from client_sync.exchange import Exchanged, apply_response, exchange, next_request
+from client_sync.exchange import PROTOCOL, Exchanged, apply_response, exchange, next_request
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
@@ -115,6 +115,8 @@ class _Run:
         self._progress = progress
         self._verify = verify or self._verification_due()
         self._recoveries = 0
+        self._met = False
+        """Whether the server has seen in this run whose replica this is."""
 
     def _verification_due(self) -> bool:
         with self._replica.file.reading() as sql:
@@ -127,6 +129,7 @@ class _Run:
             return False
         request = next_request(self._replica, verify=self._verify)
         response = exchange(self._replica, self._remote.sync, request)
+        self._met = True
         if response.directive != v1.DIRECTIVE_OK:
             self._follow(response.directive)
             return False
@@ -183,6 +186,8 @@ class _Run:
         """Go on with what a directive began, perhaps in an earlier run; whether there was anything."""
         with self._replica.file.reading() as sql:
             cursor, forked, reload = (get_meta(sql, key) for key in ("reoffer_from", "forked", "reload"))
+        if not self._met and (cursor is not None or forked or reload):
+            self._meet()
         if cursor is not None:
             self._report.reoffered += recovery.reoffer(self._replica, self._remote, cursor)
         elif forked:
@@ -193,6 +198,16 @@ class _Run:
         else:
             return False
         return True
+
+    def _meet(self) -> None:
+        """Show the server whose replica this is: the calls that recover do not say, and would mix two
+        clients' memories where the file is used with another's token."""
+        principal = self._replica.identity.principal
+        request = v1.SyncRequest(protocol=PROTOCOL, principal=principal, max_bytes=1)
+        response = exchange(self._replica, self._remote.sync, request)
+        self._met = True
+        if response.directive != v1.DIRECTIVE_OK:
+            self._follow(response.directive)
 
     def _loading(self, done: int, total: int) -> None:
         if self._progress is not None:

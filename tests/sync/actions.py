@@ -7,11 +7,13 @@ part of one is another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf import field_mask_pb2
 
+from client_sync.sync import apply_watch
 from scrubjay import v1
 from scrubjay.errors import CursorAhead, CursorInvalid, PrincipalMismatch, ScrubjayError
 from scrubjay.memory import JsonValue, Memory, MemoryId, Micros, PrivacyLevel, Source, id_bytes
@@ -111,7 +113,7 @@ def add(
     _write(world, one, memory_id, write, crash)
 
 
-@action(12, device=DEVICES, slot=range(SLOTS), value=VALUES, other=(None, None, *VALUES), crash=CRASHES)
+@action(16, device=DEVICES, slot=range(SLOTS), value=VALUES, other=(None, None, *VALUES), crash=CRASHES)
 def update(
     world: World,
     device: str,
@@ -326,7 +328,7 @@ def somebody_writes(world: World, device: Device) -> None:
 
 
 @action(
-    14,
+    18,
     device=DEVICES,
     faults=((), (), (), *(tuple([line.OK] * n + [fault]) for fault in line.FAULTS[1:] for n in range(3))),
     crash=(None, None, None, None, 2, 5, 9, 13, 17, 22, 30),
@@ -344,6 +346,34 @@ def sync(
     world.sync(one, faults, CrashPoint(crash, power) if crash else None)
     if fast <= 0 and not (crash and power):
         invariants.never_flickers_back(one, before, world.held(one))
+
+
+@action(3, device=DEVICES, writes=range(3), crash=CRASHES)
+def watch(world: World, device: str, writes: int, crash: int | None = None) -> None:
+    """A device hears of changes as they come."""
+    one = world.device(device)
+    if one.replica is None:
+        return
+    responses = line.Line(world, one).watch(v1.WatchRequest(last_sync_at=world.held(one).cursor))
+
+    def hear(replica: Any) -> None:
+        with closing(responses):
+            for number in range(writes + 1):
+                before = invariants.served(world, one.who).head
+                if number:
+                    somebody_writes(world, one)
+                if number == 0 or invariants.served(world, one.who).head > before:
+                    response = next(responses, None)
+                    if response is not None:
+                        apply_watch(replica, response)
+
+    world.running(one, hear, CrashPoint(crash, power=crash % 2 == 0) if crash else None)
+
+
+@action(1, page_bytes=(1, 400, 512 * 1024), operations=(1, 2, 500), chunk_bytes=(4096, 256 * 1024))
+def limits(world: World, page_bytes: int, operations: int, chunk_bytes: int) -> None:
+    """The server's and the devices' limits are others from now on."""
+    world.limit(page_bytes, operations, chunk_bytes)
 
 
 @action(2, fault=True, index=range(8))

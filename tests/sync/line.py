@@ -7,7 +7,7 @@ and its answer. What passes is shown to the world, which judges it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -89,7 +89,7 @@ class Line:
         """See RemoteSync."""
         yield from self._stream("Snapshot", request, self.world.serve_snapshot)
 
-    def watch(self, request: v1.WatchRequest) -> Iterator[v1.WatchResponse]:
+    def watch(self, request: v1.WatchRequest) -> Generator[v1.WatchResponse, None, None]:
         """See RemoteSync."""
         yield from self._stream("Watch", request, self.world.serve_watch)
 
@@ -99,7 +99,9 @@ class Line:
         self.exchanges += 1
         if self.exchanges > MAX_EXCHANGES:
             raise NeverEnds(f"{self.device.name} made {MAX_EXCHANGES} calls in one synchronize")
-        return self.plan.popleft() if self.plan else OK
+        fault = self.plan.popleft() if self.plan else OK
+        self.world.events[fault] += 1
+        return fault
 
     def _exchange(
         self, rpc: str, request: Request, serve: Callable[[Device, Caller, Request], Response]

@@ -5,16 +5,21 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from scrubjay.memory import JsonValue
 from server.store.memory_store import MemoryStore
-from tests.sync.actions import ACTIONS, DEVICES, Step, perform
+from tests.sync.actions import ACTIONS, FIELDS, Step, perform
 from tests.sync.server_side import Databases, SqliteDatabases
-from tests.sync.world import World
+from tests.sync.world import ACME, ALICE, PLACES, SLOTS, World
 
 STEPS = 60
+ALICES = tuple(name for name, place in PLACES.items() if (place.incarnation, place.subject) == (ACME, ALICE))
+STRANGERS = tuple(name for name in PLACES if name not in ALICES)
 
 Places = Callable[[Path], Databases]
 """Where a world in this folder keeps its server's databases."""
@@ -31,26 +36,32 @@ def sqlite_places() -> Iterator[Places]:
 
 
 def script(seed: int, steps: int = STEPS) -> list[Step]:
-    """The actions of a seed. Each seed has devices and faults of its own, so that each kind of run is had:
-    with one fault in many forms, with many, with none."""
+    """The actions of a seed. Each seed has devices, slots, fields and faults of its own, few enough to meet:
+    one fault in many forms, or many, or none."""
     rng = random.Random(seed)
-    devices = rng.sample(DEVICES, rng.randint(1, len(DEVICES)))
+    devices = rng.sample(ALICES, rng.randint(1, len(ALICES))) + rng.sample(
+        STRANGERS, rng.choice((0, 0, 1, 2))
+    )
+    chosen: dict[str, Sequence[Any]] = {
+        "device": devices,
+        "slot": rng.sample(range(SLOTS), rng.choice((1, 1, 2, SLOTS))),
+        "value": _some_values(rng),
+    }
     faults = [name for name, each in ACTIONS.items() if each.fault]
-    chosen = set(rng.sample(faults, rng.choice((0, 2, 4, len(faults)))))
-    names = [name for name, each in ACTIONS.items() if not each.fault or name in chosen]
+    faults = rng.sample(faults, rng.choice((0, 2, 4, len(faults))))
+    names = [name for name, each in ACTIONS.items() if not each.fault or name in faults]
+    if rng.random() < 0.25:  # lines and devices that hold
+        chosen |= {"crash": (None,), "faults": ((),)}
     weights = [ACTIONS[name].weight for name in names]
-    quiet = rng.random() < 0.25
-    found: list[Step] = []
-    for name in rng.choices(names, weights, k=steps):
-        arguments = {
-            key: rng.choice(devices if key == "device" else choices)
-            for key, choices in ACTIONS[name].arguments.items()
-        }
-        if quiet:
-            arguments |= {key: None for key in ("crash",) if arguments.get(key)}
-            arguments |= {key: () for key in ("faults",) if key in arguments}
-        found.append((name, arguments))
-    return found
+    return [
+        (name, {key: rng.choice(chosen.get(key, all_)) for key, all_ in ACTIONS[name].arguments.items()})
+        for name in rng.choices(names, weights, k=steps)
+    ]
+
+
+def _some_values(rng: random.Random) -> list[tuple[str, JsonValue]]:
+    fields = rng.sample(sorted(FIELDS), rng.choice((1, 2, 4, len(FIELDS))))
+    return [(field, value) for field in fields for value in FIELDS[field]]
 
 
 @contextmanager
@@ -67,18 +78,26 @@ def new_world(places: Places, seed: int = 0) -> Iterator[World]:
         shutil.rmtree(folder)
 
 
-def play(steps: Sequence[Step], places: Places, seed: int = 0) -> None:
-    """Play the steps in a new world, end all faults, and judge. AssertionError where a promise is broken."""
+def play(steps: Sequence[Step], places: Places, seed: int = 0) -> Counter[str]:
+    """Play the steps in a new world, end all faults, and judge; what happened, how often.
+
+    AssertionError where a promise is broken.
+    """
     with new_world(places, seed) as world:
         for step in steps:
             perform(world, step)
         world.calm()
+        return world.events
 
 
-def failure(steps: Sequence[Step], places: Places, seed: int = 0) -> BaseException | None:
-    """What breaks where the steps are played; None where nothing does."""
+def failure(
+    steps: Sequence[Step], places: Places, seed: int = 0, events: Counter[str] | None = None
+) -> BaseException | None:
+    """What breaks where the steps are played; None where nothing does, and ``events`` count it."""
     try:
-        play(steps, places, seed)
+        happened = play(steps, places, seed)
+        if events is not None:
+            events.update(happened)
     except Exception as error:
         return error
     return None

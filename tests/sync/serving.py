@@ -39,6 +39,7 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
     number = world.server.number(key, request.replica_id)
     response = plain(world, device, request, lambda: world.server.sync.sync(request, caller))
     invariants.directive_has_a_reason(world, device, response)
+    _count(world, response)
     if response.directive == v1.DIRECTIVE_OK:
         operations = world.operations(device, request)
         assert len(response.results) == len(operations)
@@ -54,6 +55,18 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
     if response.directive == v1.DIRECTIVE_EPOCH_CHANGED and device.replica is not None:
         world.obligations.append((device, world.held(device)))
     return response
+
+
+def _count(world: World, response: v1.SyncResponse) -> None:
+    """Note what the response told."""
+    told = [v1.Directive.Name(response.directive)]
+    told += [v1.OperationStatus.Name(result.status) for result in response.results]
+    page = response.page
+    if response.packed_page:
+        page = unpack(v1.Page, "packed_page", response.packed_page)
+    told += [v1.ChangeKind.Name(change.kind) for change in page.changes]
+    world.events.update(told)
+    world.events["more"] += response.more
 
 
 def reoffer(world: World, device: Device, caller: Caller, request: v1.ReofferRequest) -> v1.ReofferResponse:
@@ -74,6 +87,7 @@ def reoffer(world: World, device: Device, caller: Caller, request: v1.ReofferReq
 
 def plain(world: World, device: Device, request: Message, call: Callable[[], Response]) -> Response:
     """Serve a call of one answer."""
+    world.events[type(request).__name__] += 1
     try:
         answer = call()
     except ScrubjayError as error:
@@ -86,6 +100,7 @@ def plain(world: World, device: Device, request: Message, call: Callable[[], Res
 
 def stream(world: World, device: Device, call: Callable[[], Iterator[Response]]) -> Iterator[Response]:
     """Serve a call of many answers."""
+    world.events[call.__qualname__.split(".")[1]] += 1
     file = b""
     for answer in call():
         file += getattr(answer, "chunk", b"")

@@ -56,7 +56,7 @@ class SimpleClient:
         if response.packed_page:
             page = unpack(v1.Page, "packed_page", response.packed_page)
         subject = self.device.place.subject
-        for memory_id, commit_stamp, change in open_page(page):
+        for memory_id, _, change in open_page(page):
             if change.kind == v1.CHANGE_KIND_WHOLE:
                 message = stored_message(change.memory, memory_id, subject)
                 self.rows[memory_id] = read_state(message, change.field_stamps)

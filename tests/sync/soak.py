@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 import traceback
+from collections import Counter
 
 from tests.sync.runs import STEPS, failure, script, shrink, sqlite_places
 
@@ -25,11 +26,12 @@ def main() -> int:
     parser.add_argument("--stop-after", type=int, default=10, help="end behind so many broken runs")
     given = parser.parse_args()
     logging.disable(logging.WARNING)  # commits fail on purpose
+    events: Counter[str] = Counter()
     broken, done, began = 0, 0, time.monotonic()
     with sqlite_places() as places:
         for seed in range(given.seed, given.seed + given.runs):
             steps = script(seed, given.steps)
-            error = failure(steps, places, seed)
+            error = failure(steps, places, seed, events)
             done += 1
             if error is not None:
                 broken += 1
@@ -44,6 +46,7 @@ def main() -> int:
                     break
             elif done % 100 == 0:
                 print(f"{done} runs, {time.monotonic() - began:.0f} s", flush=True)
+    print(", ".join(f"{count} {name}" for name, count in sorted(events.items())))
     print(f"{done - broken} of {done} clean")
     return min(broken, 1)
 

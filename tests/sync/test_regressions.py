@@ -26,6 +26,25 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("add", {"device": "phone", "slot": 1, "level": SHARED, "scope": "general"}),
         ("touch", {"device": "phone", "slot": 1, "times": 3}),
     ],
+    "a file that is to load anew loads nothing of another client": [
+        ("limits", {"page_bytes": 1, "operations": 1, "chunk_bytes": 1 << 18}),
+        ("add", {"device": "phone", "slot": 0, "level": SHARED, "scope": "work"}),
+        ("add", {"device": "phone", "slot": 1, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "phone"}),
+        ("sync", {"device": "tablet", "faults": ("ok", "request lost")}),
+        ("wrong_user", {"device": "tablet", "other": "laptop"}),
+    ],
+    "a file that goes back to when a memory was local loads it as it was shared": [
+        ("web_add", {"slot": 1, "level": SHARED, "scope": "general"}),
+        ("backup", {}),
+        ("sync", {"device": "tablet"}),
+        ("add", {"device": "tablet", "slot": 0, "level": PrivacyLevel.LOCAL_ONLY, "scope": "work"}),
+        ("save_file", {"device": "tablet"}),
+        ("restore", {"index": 0, "early": None}),
+        ("update", {"device": "tablet", "slot": 0, "value": ("privacy_level", 3)}),
+        ("sync", {"device": "tablet"}),
+        ("roll_back", {"device": "tablet"}),
+    ],
 }
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from client_sync import Replica, ReplicaError, synchronize
 from client_sync.identity import Identity
@@ -139,9 +141,11 @@ class World:
         """What devices gave back to a restored server that hid it from them, so that it did not hear."""
         self.slots: dict[tuple[Incarnation, int], list[MemoryId]] = {}
         self.simple: dict[str, SimpleClient] = {}
-        self.log: list[str] = []
+        self.events: Counter[str] = Counter()
+        """How often what happened: a model that never comes to something proves nothing about it."""
         self._canaries = 0
         self._turn = 0
+        self._limits = self._stack.enter_context(ExitStack())
         self._known: dict[object, Any] | None = None
         self._stack.enter_context(crashing(self._disk_of))
         self.server = ServerSide(databases, folder, lambda: self.micros)
@@ -257,6 +261,16 @@ class World:
         found: T = self._known[name]
         return found
 
+    def limit(self, page_bytes: int, operations: int, chunk_bytes: int) -> None:
+        """Let pages, batches and parts of snapshots be small, so that few memories need many of them."""
+        self._limits.close()
+        for name, value in (
+            ("server.services.sync_service.MAX_PAGE_BYTES", page_bytes),
+            ("client_sync.outbox.MAX_OPERATIONS", operations),
+            ("server.services.downloading.CHUNK_BYTES", chunk_bytes),
+        ):
+            self._limits.enter_context(patch(name, value))
+
     def judge(self, names: Iterable[Callable[[World], None]]) -> None:
         """Check these invariants."""
         with self.still():
@@ -272,6 +286,7 @@ class World:
         try:
             return work(device.replica)
         except Crash:
+            self.events[f"crash power={crash is not None and crash.power}"] += 1
             if crash is not None and crash.power:
                 device.last_place, device.uncounted = (0, 0), True
             self.restart(device)
