@@ -32,6 +32,9 @@ CLOCK = "clock"
 MODEL = "model"
 """Why an operation must come again: the embedding model does not answer."""
 
+MOST_LOOKED_AT = 1000
+"""Entries of a dead memory's History among which its owner is looked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sender:
@@ -226,8 +229,21 @@ class Batch:
 
     def _gone(self, operation: Operation, grave: Grave, commit_stamp: CommitStamp) -> v1.OperationResult:
         changes = attempted(operation, Outcome.GONE)
-        self._record(self._sender.author, operation, changes, commit_stamp, grave.private_to, Outcome.GONE)
+        owner = grave.private_to or self._secret_of(operation)
+        self._record(self._sender.author, operation, changes, commit_stamp, owner, Outcome.GONE)
         return v1.OperationResult(status=v1.OPERATION_STATUS_GONE)
+
+    def _secret_of(self, operation: Operation) -> ClientId:
+        """Whose secret it may be what an operation wanted to write to a dead memory that all may hear of.
+
+        Its owner may have made it private before; nobody else can have.
+        """
+        if operation.memory is not None:
+            return private_to(operation.memory)
+        author = self._sender.author.client_id
+        rows = self._writing.history(self._key.incarnation, operation.memory_id, None, MOST_LOOKED_AT)
+        creators = [row.client_id for row in rows if row.kind is OperationKind.CREATE]
+        return author if not creators or creators[-1] == author else ClientId("")
 
     def _hidden(self, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
         """Answers as for an unknown id, where the sender was never shown the memory."""

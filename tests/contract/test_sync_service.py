@@ -132,6 +132,21 @@ def test_a_delete_is_for_ever_and_later_edits_are_gone(server: Server, phone: De
     ]
 
 
+def test_what_a_dead_memorys_owner_still_wrote_is_told_to_the_owner_alone(
+    server: Server, phone: Device, laptop: Device
+) -> None:
+    made = phone.create("tea")
+    phone.sync(made)
+    laptop.pull()
+    laptop.sync(laptop.delete(made.memory_id))
+    hide = phone.set(made.memory_id, {"privacy_level": int(PRIVATE)})
+    secret = phone.set(made.memory_id, {"content": "my diary"})
+    assert phone.sync(hide, secret).statuses == ["GONE", "GONE"]
+    request = v1.HistoryRequest(memory_id=made.memory_id)
+    assert len(server.memories.history(request, server.service("laptop")).entries) == 2
+    assert len(server.memories.history(request, server.service("phone")).entries) == 4
+
+
 def test_a_delete_of_an_unknown_id_is_kept_against_its_create(
     server: Server, phone: Device, laptop: Device
 ) -> None:
