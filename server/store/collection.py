@@ -11,12 +11,12 @@ from server.store.writing import Writing
 
 
 def collect(writing: Writing, key: StreamKey, limit: CommitStamp) -> bool:
-    """Forget up to the newest deletion that is not later than ``limit``; whether there was any.
+    """Forget what is not later than ``limit``; whether there was anything.
 
-    That becomes the stream's horizon: a replica that has not heard of it must load anew.
+    The newest of it becomes the stream's horizon: a replica that has not come past it must load anew.
     """
-    newest, head = writing.newest_grave(key, limit), writing.head(key)
-    if newest is None or head is None or newest <= head.horizon:
+    newest, head = writing.newest_forgettable(key, limit), writing.head(key)
+    if head is None or newest <= head.horizon:
         return False
     writing.raise_horizon(key, newest)
     writing.forget_before(key, newest)

@@ -8,7 +8,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, exists, func, select, tuple_
+from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, exists, func, or_, select, tuple_
 
 from scrubjay.memory import ClientId, MemoryId, Micros
 from scrubjay.merge import Outcome
@@ -31,7 +31,7 @@ from server.store.rows import (
     to_memory,
     to_stored,
 )
-from server.store.tables import graveyard, history, memories, requests, streams, vectors
+from server.store.tables import FORGOTTEN, graveyard, history, memories, requests, streams, vectors
 from server.store.transaction import Row, Transaction
 from tenants.tenant import Incarnation
 
@@ -65,7 +65,7 @@ class Reading(FeedReading, ReplicaReading):
         return [StreamKey(*row) for row in rows]
 
     def collectable(self, limit: CommitStamp) -> list[StreamKey]:
-        """The streams of all tenants that have deletions behind their horizon, up to ``limit``."""
+        """The streams of all tenants that have something to forget behind their horizon, up to ``limit``."""
         return [StreamKey(*row) for row in self._transaction.all(_COLLECTABLE, {"collected": limit})]
 
     def get(self, incarnation: Incarnation, memory_id: MemoryId) -> StoredMemory | None:
@@ -206,11 +206,16 @@ _NEXT_STREAMS = _FIRST_STREAMS.where(
     )
 )
 _COLLECTABLE = select(streams.c.incarnation, streams.c.stream).where(
-    exists().where(
-        graveyard.c.incarnation == streams.c.incarnation,
-        graveyard.c.stream == streams.c.stream,
-        graveyard.c.commit_stamp > streams.c.horizon,
-        graveyard.c.commit_stamp <= bindparam("collected"),
+    or_(
+        *(
+            exists().where(
+                table.c.incarnation == streams.c.incarnation,
+                table.c.stream == streams.c.stream,
+                table.c.commit_stamp > streams.c.horizon,
+                table.c.commit_stamp <= bindparam("collected"),
+            )
+            for table in (graveyard, *FORGOTTEN)
+        )
     )
 )
 

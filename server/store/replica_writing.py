@@ -19,7 +19,14 @@ from server.store.replicas import (
     WaitingOperation,
 )
 from server.store.rows import StreamKey
-from server.store.tables import access_counts, graveyard, operations, replicas, retractions, waiting
+from server.store.tables import (
+    FORGOTTEN,
+    access_counts,
+    graveyard,
+    operations,
+    replicas,
+    waiting,
+)
 from server.store.transaction import LostRace, Transaction
 
 
@@ -112,10 +119,11 @@ class ReplicaWriting:
                 _END_COUNTS, [{**_of_row(key), "of_memory": memory_id} for memory_id in ids]
             )
 
-    def newest_grave(self, key: StreamKey, limit: CommitStamp) -> CommitStamp | None:
-        """The newest deletion in the stream that is not later than ``limit``."""
-        row = self._transaction.first(_NEWEST_GRAVE, {**_of_row(key), "of_limit": limit})
-        return None if row is None or row[0] is None else CommitStamp(row[0])
+    def newest_forgettable(self, key: StreamKey, limit: CommitStamp) -> CommitStamp:
+        """The newest in the stream, not later than ``limit``, of what is kept for a time alone; 0 if none."""
+        values = {**_of_row(key), "of_limit": limit}
+        rows = [row for statement in _NEWEST for row in self._transaction.all(statement, values)]
+        return CommitStamp(max(row[0] or 0 for row in rows))
 
     def forget_before(self, key: StreamKey, horizon: CommitStamp) -> None:
         """Forget who may hear of graves up to ``horizon``, and retractions, operations and waiting ones.
@@ -163,13 +171,15 @@ _RESOLVE = (
     .where(_is_stream(operations), operations.c.operation_id == bindparam("new_operation_id"))
     .values({name: bindparam(f"new_{name}") for name in ("commit_stamp", "status", "result")})
 )
-_NEWEST_GRAVE = select(func.max(graveyard.c.commit_stamp)).where(_is_old(graveyard))
+_NEWEST = tuple(
+    select(func.max(table.c.commit_stamp)).where(_is_old(table)) for table in (graveyard, *FORGOTTEN)
+)
 _BLANK_GRAVES = (
     update(graveyard)
     .where(_is_old(graveyard))
     .values(private_to=bindparam("no_client"), scope=bindparam("no_scope"))
 )
-_FORGET = tuple(delete(table).where(_is_old(table)) for table in (retractions, operations, waiting))
+_FORGET = tuple(delete(table).where(_is_old(table)) for table in FORGOTTEN)
 
 
 class _Statements:

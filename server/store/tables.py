@@ -195,6 +195,9 @@ access_counts = Table(
     Index("access_counts_by_lane_stamp", "incarnation", "stream", "lane_stamp"),
 )
 
+FORGOTTEN = (retractions, operations, waiting)
+"""What is kept until the stream's horizon passes it."""
+
 requests = Table(
     "requests",
     metadata,

@@ -310,7 +310,7 @@ def test_counts_are_sums_in_a_lane_of_their_own(store: MemoryStore) -> None:
 
 def test_collection_forgets_what_is_old_and_never_a_dead_id(store: MemoryStore) -> None:
     secret, moved, kept = add(store, memory(privacy_level=PRIVATE), memory(), memory())
-    edit(store, moved, {"privacy_level": int(PRIVATE)})
+    hidden = edit(store, moved, {"privacy_level": int(PRIVATE)}).commit_stamp
 
     def bury(row: StoredMemory) -> CommitStamp:
         def unit(writing: Writing) -> CommitStamp:
@@ -325,9 +325,9 @@ def test_collection_forgets_what_is_old_and_never_a_dead_id(store: MemoryStore) 
     unknown = new_id()
     old, young = bury(secret), bury(kept)
     with store.read() as reading:
-        assert reading.collectable(CommitStamp(old - 1)) == []
+        assert reading.collectable(CommitStamp(hidden - 1)) == []
         assert reading.collectable(old) == [ALICE]
-    assert not store.write([ALICE], lambda writing: collect(writing, ALICE, CommitStamp(old - 1)))
+    assert not store.write([ALICE], lambda writing: collect(writing, ALICE, CommitStamp(hidden - 1)))
     assert store.write([ALICE], lambda writing: collect(writing, ALICE, old))
     assert not store.write([ALICE], lambda writing: collect(writing, ALICE, old))
     with store.read() as reading:
@@ -343,6 +343,18 @@ def test_collection_forgets_what_is_old_and_never_a_dead_id(store: MemoryStore) 
     assert head is not None
     assert (head.horizon, head.head) == (old, young)
     assert [(one.private_to, one.scope) for one in graves] == [("", ""), ("", "general")]
+
+
+def test_a_stream_in_which_nothing_was_deleted_forgets_old_operations_too(store: MemoryStore) -> None:
+    (row,) = add(store, memory())
+    one = saved(row.commit_stamp)
+    store.write([ALICE], lambda writing: writing.save_operations(ALICE, [one]))
+    assert store.write([ALICE], lambda writing: collect(writing, ALICE, row.commit_stamp))
+    with store.read() as reading:
+        assert reading.operation_results(ACME, [one.operation_id]) == {}
+        head = reading.head(ALICE)
+    assert head is not None
+    assert head.horizon == row.commit_stamp
 
 
 class NoCache:
