@@ -246,14 +246,14 @@ class CursorInvalid(ScrubjayError):
 
 
 class CursorAhead(ScrubjayError):
-    """``last_sync_at`` lies ahead of the server, which went back in time unannounced."""
+    """The replica knows more than the server, which went back in time unannounced."""
 
     code = code_pb2.FAILED_PRECONDITION
     reason = v1.ERROR_REASON_CURSOR_AHEAD
 
     def __init__(self) -> None:
         super().__init__(
-            "last_sync_at lies ahead of this server: it was restored from a backup and its operator "
+            "this replica knows more than the server, which was restored from a backup; its operator "
             "has yet to run 'python -m server restored'; nothing was taken, try again later"
         )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from scrubjay import v1
-from scrubjay.errors import InvalidField
+from scrubjay.errors import CursorAhead, InvalidField
 from scrubjay.memory import ClientId, Subject, id_text
 from scrubjay.operation import (
     NO_CHAIN,
@@ -46,8 +46,11 @@ def answered_before(upload: Upload, mark: ReplicaMark | None, client_id: ClientI
     """How many of the first operations were answered in an earlier call; None for a fork.
 
     A fork is a replica that went back in time, or one that two files use: its operations do not follow
-    from those that were answered.
+    from those that were answered. CursorAhead where the replica was answered more than this server knows
+    of: then it is the server that went back in time.
     """
+    if mark is not None and mark.client_id == client_id and upload.first_number - 1 > mark.number:
+        raise CursorAhead
     if mark is None:
         mark = ReplicaMark(client_id, 0, NO_CHAIN)
     count = mark.number - (upload.first_number - 1)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from scrubjay import v1
-from scrubjay.errors import InvalidField, ModelUnavailable, PrincipalMismatch
+from scrubjay.errors import CursorAhead, InvalidField, ModelUnavailable, PrincipalMismatch
 from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS, pack
 from scrubjay.memory import PrivacyLevel, Subject, id_bytes, new_memory_id
 from scrubjay.operation import Operation, derived_id
@@ -394,6 +394,18 @@ def test_a_replica_that_the_server_never_saw_begins_with_one(server: Server, pho
     stranger = replace(phone, replica=ReplicaId(b"s" * 16))
     assert directive(stranger.call(stranger.request())) == "FORK"
     assert directive(server.device("phone").call(server.device("phone").request())) == "OK"
+
+
+def test_a_replica_that_was_answered_more_than_the_server_knows_shows_that_it_went_back(
+    server: Server, phone: Device
+) -> None:
+    phone.sync(phone.create("1"))
+    known = phone.number
+    phone.number = known + 3
+    with pytest.raises(CursorAhead):
+        phone.call(phone.request(phone.create("5")))
+    phone.number = known
+    assert directive(phone.call(phone.request(phone.create("2")))) == "OK"
 
 
 def test_a_replica_of_another_client_is_a_fork(server: Server, phone: Device) -> None:

@@ -77,8 +77,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CURSOR_INVALID: _ErrorReason.ValueType  # 25
     """INVALID_ARGUMENT: last_sync_at is no cursor of this tenant, subject and client."""
     ERROR_REASON_CURSOR_AHEAD: _ErrorReason.ValueType  # 26
-    """FAILED_PRECONDITION: last_sync_at lies ahead of the server, which went back in time without its
-    operator saying so. docs/sync.md tells how to say it.
+    """FAILED_PRECONDITION: last_sync_at, or the number of an operation, lies ahead of the server, which
+    went back in time without its operator saying so. docs/sync.md tells how to say it.
     """
     ERROR_REASON_PRINCIPAL_MISMATCH: _ErrorReason.ValueType  # 27
     """FAILED_PRECONDITION: the replica belongs to another tenant, subject or client."""
@@ -143,8 +143,8 @@ ERROR_REASON_DEVICE_NOT_FOUND: ErrorReason.ValueType  # 24
 ERROR_REASON_CURSOR_INVALID: ErrorReason.ValueType  # 25
 """INVALID_ARGUMENT: last_sync_at is no cursor of this tenant, subject and client."""
 ERROR_REASON_CURSOR_AHEAD: ErrorReason.ValueType  # 26
-"""FAILED_PRECONDITION: last_sync_at lies ahead of the server, which went back in time without its
-operator saying so. docs/sync.md tells how to say it.
+"""FAILED_PRECONDITION: last_sync_at, or the number of an operation, lies ahead of the server, which
+went back in time without its operator saying so. docs/sync.md tells how to say it.
 """
 ERROR_REASON_PRINCIPAL_MISMATCH: ErrorReason.ValueType  # 27
 """FAILED_PRECONDITION: the replica belongs to another tenant, subject or client."""
