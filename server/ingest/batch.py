@@ -32,9 +32,6 @@ CLOCK = "clock"
 MODEL = "model"
 """Why an operation must come again: the embedding model does not answer."""
 
-MOST_LOOKED_AT = 1000
-"""Entries of a dead memory's History among which its owner is looked for."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sender:
@@ -87,6 +84,7 @@ class Batch:
         self._waiting: dict[MemoryId, list[WaitingOperation]] = {}
         for waiting in writing.waiting(key, ids):
             self._waiting.setdefault(waiting.memory_id, []).append(waiting)
+        self._creators: dict[MemoryId, ClientId | None] = {}
         self._taken_back = self._find_taken_back(ids)
         self._writes = BatchWrites()
 
@@ -240,10 +238,10 @@ class Batch:
         """
         if operation.memory is not None:
             return private_to(operation.memory)
-        author = self._sender.author.client_id
-        rows = self._writing.history(self._key.incarnation, operation.memory_id, None, MOST_LOOKED_AT)
-        creators = [row.client_id for row in rows if row.kind is OperationKind.CREATE]
-        return author if not creators or creators[-1] == author else ClientId("")
+        author, memory_id = self._sender.author.client_id, operation.memory_id
+        if memory_id not in self._creators:
+            self._creators[memory_id] = self._writing.creator(self._key.incarnation, memory_id)
+        return author if self._creators[memory_id] in (None, author) else ClientId("")
 
     def _hidden(self, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
         """Answers as for an unknown id, where the sender was never shown the memory."""

@@ -157,6 +157,17 @@ class Reading(FeedReading, ReplicaReading):
         row = self._transaction.first(_DELETION, values)
         return row is not None and row[0] in ("", client_id)
 
+    def creator(self, incarnation: Incarnation, memory_id: MemoryId) -> ClientId | None:
+        """The client that created a memory, living or dead, as far as History knows."""
+        values = {
+            "incarnation": incarnation,
+            "memory_id": memory_id,
+            "kind": int(OperationKind.CREATE),
+            "outcome": int(Outcome.APPLIED),
+        }
+        row = self._transaction.first(_CREATION, values)
+        return None if row is None else row[0]
+
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
         values = {"incarnation": incarnation, "request_id": request_id, "expired": now - REQUEST_KEPT_MICROS}
@@ -279,16 +290,14 @@ _NEWEST_FIRST = (
 _HISTORY_OF_STREAM = _NEWEST_FIRST.where(history.c.stream == bindparam("stream"))
 _HISTORY_OF_MEMORY = _NEWEST_FIRST.where(history.c.memory_id == bindparam("memory_id"))
 
-_DELETION = (
-    select(history.c.private_to)
-    .where(
-        _of_tenant(history),
-        history.c.memory_id == bindparam("memory_id"),
-        history.c.kind == bindparam("kind"),
-        history.c.outcome == bindparam("outcome"),
-    )
-    .order_by(history.c.commit_stamp.desc())
+_OF_KIND = and_(
+    _of_tenant(history),
+    history.c.memory_id == bindparam("memory_id"),
+    history.c.kind == bindparam("kind"),
+    history.c.outcome == bindparam("outcome"),
 )
+_DELETION = select(history.c.private_to).where(_OF_KIND).order_by(history.c.commit_stamp.desc())
+_CREATION = select(history.c.client_id).where(_OF_KIND).order_by(history.c.commit_stamp)
 
 _REQUEST = select(requests.c.digest, requests.c.response).where(
     _of_tenant(requests),
