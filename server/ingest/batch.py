@@ -306,6 +306,12 @@ class Batch:
             self._end_wait(waiting)
         return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
 
+    def end_waits(self) -> None:
+        """Take the operations whose memories were made elsewhere in this unit."""
+        for memory_id in [i for i in self._waiting if i in self._living]:
+            for waiting in self._waiting.pop(memory_id):
+                self._end_wait(waiting)
+
     def _end_wait(self, waiting: WaitingOperation) -> None:
         """Take an operation whose memory has come."""
         commit_stamp = self._commit_stamp()

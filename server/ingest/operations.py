@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scrubjay import v1
-from scrubjay.memory import MemoryId
+from scrubjay.memory import MemoryId, Subject, Viewer
 from scrubjay.stamp import Stamp
+from server.ingest.author import Author
 from server.ingest.batch import Batch, Offered, Sender
 from server.ingest.results import duplicate
 from server.ingest.uploads import Arrived
@@ -56,6 +57,25 @@ def first_results(writing: Writing, key: StreamKey, arrived: Sequence[Arrived]) 
     return [
         duplicate(v1.OperationResult.FromString(known.get(one.operation_id, nothing)[1])) for one in arrived
     ]
+
+
+def end_waits(
+    writing: Writing,
+    key: StreamKey,
+    space: str,
+    author: Author,
+    subject: Subject,
+    ids: Sequence[MemoryId],
+    now_millis: int,
+) -> bool:
+    """Take the operations that waited for memories that a backend made just now; whether any did."""
+    if not writing.waiting(key, ids):
+        return False
+    sender = Sender(Viewer(author.client_id), author, author.replica, subject)
+    batch = Batch(writing, key, sender, ids, [], now_millis)
+    batch.end_waits()
+    batch.write(space)
+    return True
 
 
 def take_offered(

@@ -14,6 +14,7 @@ from scrubjay.merge import create
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
 from server.ingest.author import Author, first_values
+from server.ingest.operations import end_waits
 from server.store.rows import StoredMemory, StreamKey
 from server.store.vector_codec import encode_vectors
 from server.store.writing import Writing
@@ -22,10 +23,14 @@ from tenants.tenant import Incarnation
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A valid memory that is not stored yet, and the vector of its content."""
+    """A valid memory that is not stored yet, and the vector of its content.
+
+    ``named`` says that its writer chose its id, so that a device's edits may wait for it.
+    """
 
     memory: Memory
     vector: NDArray[np.float32]
+    named: bool = False
 
 
 def add(
@@ -82,4 +87,22 @@ def _add_to_stream(
             for one, stamp in zip(stored, stamps, strict=True)
         ],
     )
-    return stored
+    return _edited(writing, key, space, drafts, author, stored, now_millis)
+
+
+def _edited(
+    writing: Writing,
+    key: StreamKey,
+    space: str,
+    drafts: Sequence[Draft],
+    author: Author,
+    stored: list[StoredMemory],
+    now_millis: int,
+) -> list[StoredMemory]:
+    """The memories with the edits that had waited for them."""
+    named = [draft.memory for draft in drafts if draft.named]
+    ids = [memory.id for memory in named]
+    if not named or not end_waits(writing, key, space, author, named[0].subject, ids, now_millis):
+        return stored
+    edited = writing.get_many(key.incarnation, ids)
+    return [edited.get(one.memory.id, one) for one in stored]

@@ -101,7 +101,11 @@ class MemoryService:
                 for violation in error.field_violations
             )
         vectors = self._embedder.embed([memory.content for memory in memories], TextKind.DOCUMENT)
-        drafts = [Draft(memory, vector) for memory, vector in zip(memories, vectors, strict=True)]
+        named = {message.id for message in request.memories}
+        drafts = [
+            Draft(memory, vector, memory.id in named)
+            for memory, vector in zip(memories, vectors, strict=True)
+        ]
         keys = {StreamKey(tenant.incarnation, memory.subject.key) for memory in memories}
 
         def unit(writing: Writing) -> v1.AddResponse:

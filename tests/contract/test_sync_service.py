@@ -188,6 +188,17 @@ def test_an_edit_may_come_before_its_create_in_one_batch(phone: Device, laptop: 
     assert short(laptop.pull()) == ["WHOLE coffee"]
 
 
+def test_an_edit_waits_for_a_memory_that_a_backend_makes(server: Server, laptop: Device) -> None:
+    memory_id = unknown_id()
+    server.wait()
+    early = laptop.set(memory_id, {"content": "coffee"}, stamp=laptop.stamp(30))
+    assert laptop.sync(early).statuses == ["PENDING_CREATE"]
+    add = v1.AddRequest(memories=[v1.Memory(id=memory_id, user_id="alice", content="tea")])
+    (result,) = server.memories.add(add, server.service()).results
+    assert result.memory.content == "coffee"
+    assert short(laptop.pull()) == ["WHOLE coffee"]
+
+
 def test_what_waits_for_a_private_memory_never_reaches_it(
     server: Server, phone: Device, laptop: Device
 ) -> None:
