@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 from client_sync import journal
 from client_sync.copies import Copies, copy_rows
+from client_sync.errors import TransferBroken
 from client_sync.outbox import Entry, Outbox
 from client_sync.replica import Replica
 from client_sync.replica_file import get_meta, set_meta
 from scrubjay import v1
+from scrubjay.errors import InvalidField
 from scrubjay.feed import (
     MAX_CHANGES,
     PACKED_FROM_BYTES,
@@ -104,11 +106,18 @@ def page_of(response: v1.SyncResponse) -> list[_Change]:
 
 
 def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncResponse) -> Exchanged:
-    """Take an answer: results, changes, cursor and counts, all or nothing."""
+    """Take an answer: results, changes, cursor and counts, all or nothing. TransferBroken for one that can't
+    be right."""
     done = Exchanged()
-    bodies, changes = bodies_of(request), page_of(response)
+    bodies = bodies_of(request)
+    try:
+        changes = page_of(response)
+    except (InvalidField, ValueError) as error:
+        raise TransferBroken(f"the server's page can't be read ({error}); it is asked for again") from error
     if len(response.results) != len(bodies):
-        raise ValueError(f"{len(bodies)} operations were sent and {len(response.results)} answered")
+        raise TransferBroken(
+            f"{len(bodies)} operations were sent and {len(response.results)} answered; they are sent again"
+        )
     server_time = from_timestamp(response.server_time)
     with replica.file.transaction(durable=False) as sql:
         outbox = Outbox(sql, replica.identity)
