@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from client_sync.errors import (
+    ReplicaClosed,
     ReplicaDamaged,
     ReplicaError,
     ReplicaExists,
@@ -43,6 +44,7 @@ else:  # what needs protobuf or grpc loads when it is first asked for
 __all__ = [
     "Remote",
     "Replica",
+    "ReplicaClosed",
     "ReplicaDamaged",
     "ReplicaError",
     "ReplicaExists",

@@ -9,11 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sqlite3
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,6 @@ from client_sync.identity import Identity
 from scrubjay.memory import ClientId, Micros, Subject
 
 FORMAT = 1
-LOCK_SECONDS = 90.0
-"""How long to wait for another process that replaces the token: longer than its call may take."""
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -149,23 +144,3 @@ def _replace_file(path: Path, content: bytes) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
-
-
-@contextmanager
-def locked(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Hold the lock beside ``path``, against all threads and processes. ReplicaUnwritable after ``seconds``.
-
-    It is an empty SQLite file: its locks work on every platform and end with their process.
-    """
-    lock = sqlite3.connect(path.with_name(f"{path.name}.lock"), timeout=seconds, isolation_level=None)
-    try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.Error as error:
-            raise ReplicaUnwritable(
-                f"another program has been replacing the token in {path} for {seconds:.0f} s, or it can't be"
-                f" written ({error}); nothing was changed"
-            ) from error
-        yield
-    finally:
-        lock.close()

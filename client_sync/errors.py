@@ -23,6 +23,10 @@ class ReplicaUnwritable(ReplicaError):
     """The file can't be written now: a full disk, or another program that holds it. Nothing was saved."""
 
 
+class ReplicaClosed(ReplicaError):
+    """The replica was closed, maybe by another thread. Nothing more was saved."""
+
+
 class TransferBroken(ReplicaError):
     """What came from the server is cut short or damaged; it goes on from there the next time."""
 

@@ -15,6 +15,7 @@ from client_sync import journal
 from client_sync.copies import Copies
 from client_sync.errors import TransferBroken
 from client_sync.exchange import Exchanged, take_result
+from client_sync.file_lock import locked
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
@@ -27,6 +28,8 @@ from scrubjay.stamp import CommitStamp, ReplicaId
 
 NEWEST_FIRST = 1000
 """Memories that can be read while the rest of a first load is still to come."""
+LOADED_SECONDS = 600.0
+"""How long to wait for another process that loads: some GB over a home line."""
 _SNAPSHOT_VERSION = 1
 _ATTEMPTS = 3
 """Snapshots begun anew before giving up: each was dropped by the server in the middle."""
@@ -115,7 +118,16 @@ def begin_reload(replica: Replica) -> None:
 
 
 def load(replica: Replica, remote: RemoteSync, report: Report | None = None) -> int:
-    """Load everything from a snapshot beside the file, then take it over at once. How many memories."""
+    """Load everything from a snapshot beside the file, then take it over at once. How many memories; 0 where
+    another process did it meanwhile."""
+    with locked(_download_path(replica), LOADED_SECONDS):
+        with replica.file.reading() as sql:
+            if get_meta(sql, "reload") is None:
+                return 0
+        return _load(replica, remote, report)
+
+
+def _load(replica: Replica, remote: RemoteSync, report: Report | None) -> int:
     for attempt in range(_ATTEMPTS):
         try:
             last = _download(replica, remote, report)

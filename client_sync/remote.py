@@ -6,20 +6,22 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import grpc
+from google.rpc import code_pb2
 
 from client_sync.backoff import full_jitter
-from client_sync.credentials import DeviceCredentials, locked
+from client_sync.credentials import DeviceCredentials
 from client_sync.device_clock import wall_micros
+from client_sync.file_lock import locked
 from scrubjay import v1
 from scrubjay.channel import connect, from_rpc_error
 from scrubjay.errors import (
     DeviceRevoked,
     InternalError,
     PrincipalMismatch,
+    ScrubjayError,
     ServerBusy,
     TokenExpired,
     Unavailable,
@@ -41,35 +43,93 @@ EARLY_MICROS = 300 * 1_000_000
 
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.5, 5.0
 
+_Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 _Given = TypeVar("_Given", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Patience:
-    """How long to go on with a call. ``wait`` waits that many seconds, and is true where it is all over."""
+class _Call:
+    """One call, in as many attempts as it takes. ``end`` ends it from another thread."""
 
-    wait: Callable[[float], bool]
-    deadline_seconds: float = DEADLINE_SECONDS
-    budget_seconds: float = BUDGET_SECONDS
-    jitter: Callable[[], float] = random.random
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._cancel: Callable[[], object] = lambda: None
 
-    def call(self, method: Callable[..., _Response], request: object) -> _Response:
+    def end(self) -> None:
+        """End it; may come at any moment."""
+        self._ended.set()
+        self._cancel()
+
+    def attempt(
+        self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request, timeout: float
+    ) -> _Response:
+        """The response; ScrubjayError where there is none."""
+        attempt = method.future(request, timeout=timeout)
+        self._cancel = attempt.cancel
+        if self._ended.is_set():  # before there was anything to cancel
+            attempt.cancel()
+        try:
+            return attempt.result()
+        except grpc.FutureCancelledError:
+            raise _ended_here() from None
+        except grpc.RpcError as error:
+            raise _ended_here() if self._ended.is_set() else from_rpc_error(error) from error
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the next attempt; ScrubjayError where the call ends before."""
+        if self._ended.wait(seconds):
+            raise _ended_here()
+
+
+def _ended_here() -> ScrubjayError:
+    return ScrubjayError.decoded(
+        "the call was ended on this side", code=code_pb2.CANCELLED, reason=v1.ERROR_REASON_UNSPECIFIED
+    )
+
+
+class _Calls:
+    """Calls with a deadline each, tried again within a budget while the server does not take them."""
+
+    def __init__(self, deadline_seconds: float, budget_seconds: float, jitter: Callable[[], float]) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._budget_seconds = budget_seconds
+        self._jitter = jitter
+        self._lock = threading.Lock()
+        self._going_on: set[_Call] = set()
+
+    def call(self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request) -> _Response:
         """The method's response, or the ScrubjayError of its last attempt."""
-        ends_at = time.monotonic() + self.budget_seconds
+        call = _Call()
+        with self._lock:
+            self._going_on.add(call)
+        try:
+            return self._persist(call, method, request)
+        finally:
+            with self._lock:
+                self._going_on.discard(call)
+
+    def _persist(
+        self, call: _Call, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request
+    ) -> _Response:
+        ends_at = time.monotonic() + self._budget_seconds
         attempt = 0
         while True:
             try:
-                return method(request, timeout=self.deadline_seconds)
-            except grpc.RpcError as rpc_error:
-                error = from_rpc_error(rpc_error)
-                if not isinstance(error, Unavailable | ServerBusy):
-                    raise error from rpc_error
-                delay = full_jitter(attempt, _FIRST_SECONDS, _LONGEST_SECONDS, self.jitter)
+                return call.attempt(method, request, self._deadline_seconds)
+            except (Unavailable, ServerBusy) as error:
+                delay = full_jitter(attempt, _FIRST_SECONDS, _LONGEST_SECONDS, self._jitter)
                 delay += error.retry_after_seconds or 0.0
-                if time.monotonic() + delay > ends_at or self.wait(delay):
-                    raise error from rpc_error
+                if time.monotonic() + delay > ends_at:
+                    raise
+            call.wait(delay)
             attempt += 1
+
+    def cancel(self) -> None:
+        """End those that go on now."""
+        with self._lock:
+            going_on = tuple(self._going_on)
+        for call in going_on:
+            call.end()
 
 
 class Remote:
@@ -100,10 +160,9 @@ class Remote:
         self._path = credentials.path
         self._credentials = credentials
         self._wall = wall
-        self._closed = threading.Event()
         self._refreshing = threading.Lock()
         self._early = True
-        self._patience = _Patience(self._closed.wait, deadline_seconds, budget_seconds, jitter)
+        self._calls = _Calls(deadline_seconds, budget_seconds, jitter)
         self._channel = connect(
             target, lambda: self._credentials.token, tls=tls, root_certificates=root_certificates
         )
@@ -126,8 +185,9 @@ class Remote:
         """
         request = v1.RegisterDeviceRequest(installation_id=installation_id, display_name=display_name)
         with connect(target, enrolment_code, tls=tls, root_certificates=root_certificates) as channel:
-            patience = _Patience(threading.Event().wait)
-            response = patience.call(v1.SyncServiceStub(channel).RegisterDevice, request)
+            stub: SyncServiceStub = v1.SyncServiceStub(channel)
+            calls = _Calls(DEADLINE_SECONDS, BUDGET_SECONDS, random.random)
+            response = calls.call(stub.RegisterDevice, request)
         return _credentials(target, response)
 
     @property
@@ -137,8 +197,12 @@ class Remote:
 
     def close(self) -> None:
         """End every call that is still going on. May be called again; nothing may be called after it."""
-        self._closed.set()
+        self.cancel()
         self._channel.close()
+
+    def cancel(self) -> None:
+        """End the calls, of any thread, that go on now; streams go on."""
+        self._calls.cancel()
 
     def __enter__(self) -> Self:
         return self
@@ -172,13 +236,15 @@ class Remote:
         """See RemoteSync."""
         return Stream(self, lambda: self._stub.Watch(request))
 
-    def _call(self, method: Callable[..., _Response], request: object) -> _Response:
+    def _call(
+        self, method: grpc.UnaryUnaryMultiCallable[_Request, _Response], request: _Request
+    ) -> _Response:
         used = self.fresh_token()
         try:
-            return self._patience.call(method, request)
+            return self._calls.call(method, request)
         except TokenExpired:
             self.replace_token(used)
-            return self._patience.call(method, request)
+            return self._calls.call(method, request)
 
     # --- the token --------------------------------------------------------------------------------
 
@@ -206,7 +272,7 @@ class Remote:
     def _refresh(self, credentials: DeviceCredentials) -> DeviceCredentials:
         """The credentials with their next token, which is on disk before any call can use it."""
         self._credentials = credentials
-        response = self._patience.call(self._stub.RefreshToken, v1.RefreshTokenRequest())
+        response = self._calls.call(self._stub.RefreshToken, v1.RefreshTokenRequest())
         return credentials.refreshed(response.device_token, from_timestamp(response.expires_at)).save(
             self._path
         )

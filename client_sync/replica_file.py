@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from client_sync.errors import (
+    ReplicaClosed,
     ReplicaDamaged,
     ReplicaExists,
     ReplicaMissing,
@@ -24,7 +25,7 @@ from client_sync.errors import (
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 10
 """How long to wait for another process that writes the file, such as a background sync."""
-SIDE_FILES = ("-wal", "-shm", ".loading")
+SIDE_FILES = ("-wal", "-shm", ".loading", ".loading.lock")
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -249,6 +250,8 @@ def set_meta(sql: sqlite3.Connection, **values: Any) -> None:
 def raise_mapped(error: sqlite3.Error, path: Path) -> NoReturn:
     """What SQLite says about a file, as what its owner can do."""
     words = str(error)
+    if isinstance(error, sqlite3.ProgrammingError) and "closed database" in words:
+        raise ReplicaClosed(f"{path} was closed; open it again") from error
     if isinstance(error, sqlite3.OperationalError) and any(
         sign in words for sign in ("full", "locked", "busy", "readonly", "disk I/O", "unable to open")
     ):

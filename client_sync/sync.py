@@ -120,8 +120,8 @@ class _Run:
 
     def _verification_due(self) -> bool:
         with self._replica.file.reading() as sql:
-            verified_at = get_meta(sql, "verified_at")
-        return verified_at is not None and self._replica.clock.now() - int(verified_at) > VERIFIED_MICROS
+            cursor, verified_at = get_meta(sql, "cursor", ""), int(get_meta(sql, "verified_at", 0))
+        return cursor != "" and self._replica.clock.now() - verified_at > VERIFIED_MICROS
 
     def round(self) -> bool:
         """One step; whether nothing is left to do."""
@@ -186,9 +186,10 @@ class _Run:
         """Go on with what a directive began, perhaps in an earlier run; whether there was anything."""
         with self._replica.file.reading() as sql:
             cursor, forked, reload = (get_meta(sql, key) for key in ("reoffer_from", "forked", "reload"))
-        if not self._met and (cursor is not None or forked or reload):
+        pending = cursor is not None or forked or reload
+        if pending and not self._met:
             self._meet()
-        if cursor is not None:
+        elif cursor is not None:
             self._report.reoffered += recovery.reoffer(self._replica, self._remote, cursor)
         elif forked:
             self._report.add(recovery.reconcile(self._replica, self._remote))
@@ -200,10 +201,17 @@ class _Run:
         return True
 
     def _meet(self) -> None:
-        """Show the server whose replica this is: the calls that recover do not say, and would mix two
-        clients' memories where the file is used with another's token."""
-        principal = self._replica.identity.principal
-        request = v1.SyncRequest(protocol=PROTOCOL, principal=principal, max_bytes=1)
+        """Show the server whose replica this is and where it stands, before a recovery of an earlier run
+        goes on: the calls that recover do not say. They would mix two clients' memories where the file is
+        used with another's token, and load what a server has that was restored since."""
+        with self._replica.file.reading() as sql:
+            cursor = get_meta(sql, "cursor", "")
+        request = v1.SyncRequest(
+            protocol=PROTOCOL,
+            principal=self._replica.identity.principal,
+            last_sync_at=cursor,
+            max_bytes=1,
+        )
         response = exchange(self._replica, self._remote.sync, request)
         self._met = True
         if response.directive != v1.DIRECTIVE_OK:

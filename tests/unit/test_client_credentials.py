@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from client_sync.credentials import CredentialsDamaged, CredentialsMissing, DeviceCredentials, locked
+from client_sync.credentials import CredentialsDamaged, CredentialsMissing, DeviceCredentials
 from client_sync.errors import ReplicaUnwritable
+from client_sync.file_lock import locked
 from client_sync.identity import Identity
 from scrubjay.memory import ClientId, Micros, Subject
 
@@ -168,7 +169,7 @@ def test_a_folder_in_its_place_is_an_error(tmp_path: Path) -> None:
 def test_another_process_waits_for_the_lock_and_gives_up_in_time(tmp_path: Path) -> None:
     path = tmp_path / "device.json"
     script = (
-        "import sys; from pathlib import Path; from client_sync.credentials import locked\n"
+        "import sys; from pathlib import Path; from client_sync.file_lock import locked\n"
         "with locked(Path(sys.argv[1]), 20.0): print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(
@@ -187,7 +188,7 @@ def test_another_process_waits_for_the_lock_and_gives_up_in_time(tmp_path: Path)
 ADD_TEN = """
 import sys
 from pathlib import Path
-from client_sync.credentials import DeviceCredentials, locked
+from client_sync.credentials import DeviceCredentials; from client_sync.file_lock import locked
 
 def add_ten(path):
     for _ in range(10):
