@@ -17,7 +17,7 @@ from tests.sync.actions import ACTIONS, FIELDS, Step, perform
 from tests.sync.server_side import Databases, SqliteDatabases
 from tests.sync.world import ACME, ALICE, PLACES, SLOTS, World
 
-STEPS = 60
+STEPS = 70
 ALICES = tuple(name for name, place in PLACES.items() if (place.incarnation, place.subject) == (ACME, ALICE))
 STRANGERS = tuple(name for name in PLACES if name not in ALICES)
 
@@ -60,8 +60,10 @@ def script(seed: int, steps: int = STEPS) -> list[Step]:
 
 
 def _some_values(rng: random.Random) -> list[tuple[str, JsonValue]]:
-    fields = rng.sample(sorted(FIELDS), rng.choice((1, 2, 4, len(FIELDS))))
-    return [(field, value) for field in fields for value in FIELDS[field]]
+    fields = set(rng.sample(sorted(FIELDS), rng.choice((1, 2, 4, len(FIELDS)))))
+    if rng.random() < 0.4:
+        fields |= {"privacy_level", "scope"}
+    return [(field, value) for field in sorted(fields) for value in FIELDS[field]]
 
 
 @contextmanager

@@ -45,6 +45,14 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("sync", {"device": "tablet"}),
         ("roll_back", {"device": "tablet"}),
     ],
+    "a server that is restored twice gets back what it got back the first time": [
+        ("backup", {}),
+        ("web_add", {"slot": 1, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "badge"}),
+        ("restore", {"index": 0, "early": None}),
+        ("sync", {"device": "badge", "faults": ("ok", "ok", "request lost")}),
+        ("restore", {"index": 0, "early": None}),
+    ],
 }
 
 

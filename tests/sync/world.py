@@ -6,6 +6,7 @@ nothing in it reads the machine's clock or draws random bytes.
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from collections import Counter
@@ -148,6 +149,8 @@ class World:
         self._limits = self._stack.enter_context(ExitStack())
         self._known: dict[object, Any] | None = None
         self._stack.enter_context(crashing(self._disk_of))
+        # A quiet Watch gives a sign of life at once: nobody waits for real time to pass.
+        self._stack.enter_context(patch("server.services.watching.IDLE_SECONDS", 0))
         self.server = ServerSide(databases, folder, lambda: self.micros)
         self._stack.callback(self.server.close)
         space = self.server.embedder.space.id
@@ -312,7 +315,7 @@ class World:
         """Another device that begins with a copy of this one's file."""
         other = self._made(name, device.place)
         other.clock_offset = device.clock_offset
-        other.edits, other.touches = list(device.edits), dict(device.touches)
+        other.edits, other.touches = copy.deepcopy(device.edits), dict(device.touches)
         other.made, other.named = set(device.made), set(device.named)
         other.last_place = device.last_place
         other.disk.put(device.disk.files())
