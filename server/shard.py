@@ -26,8 +26,9 @@ from server.ending import Ending
 from server.feed import NOTHING_OWN, FeedPage, Own, Position, digests, read_page
 from server.index.cache import StreamCache
 from server.index.resident import View
-from server.ingest.batch import Offered, Sender
-from server.ingest.operations import Merged, take_offered
+from server.ingest.batch import Sender
+from server.ingest.offers import Offered, take_offered
+from server.ingest.operations import Merged
 from server.ingest.taking import take_upload
 from server.ingest.uploads import Arrived, Upload
 from server.pull import Pull, Pulled, read_pull, standing

@@ -6,14 +6,13 @@ and written once. Each takes a commit stamp of its own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField
-from scrubjay.memory import ClientId, MemoryId, Subject, Viewer, new_memory_id, violations
-from scrubjay.merge import Outcome, State, get, join
+from scrubjay.memory import ClientId, MemoryId, Subject, Viewer
+from scrubjay.merge import Outcome
 from scrubjay.operation import Operation, OperationId, OperationKind, decode, encode, replay
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.ingest.author import Author, attempted, first_values, last_text, outcome_of, written
@@ -41,18 +40,6 @@ class Sender:
     author: Author
     replica_id: ReplicaId
     subject: Subject
-
-
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """What a replica gives back of a memory: its state, or None where it is dead.
-
-    ``vector`` is the encoded vector of its content, where the server does not have it so.
-    """
-
-    memory_id: MemoryId
-    state: State | None
-    vector: bytes | None = None
 
 
 class Batch:
@@ -335,64 +322,6 @@ class Batch:
             _, answer = self._writes.results[waiting.operation_id]
             answer.CopyFrom(result)
 
-    # --- what a replica gives back ----------------------------------------------------------------
-
-    def offer(self, offered: Offered) -> bool:
-        """Join what a replica still holds of a memory; whether that was news. Nothing overrides a grave."""
-        memory_id = offered.memory_id
-        stored = self._visible(memory_id, self._sender)
-        if memory_id in self._graves or (stored is None and memory_id in self._living):
-            return False
-        if offered.state is None:
-            return self._offer_dead(memory_id, stored)
-        if not self._sender.viewer.sees(offered.state.memory):
-            return False
-        return self._offer_living(offered.state, stored, offered.vector)
-
-    def _offer_dead(self, memory_id: MemoryId, stored: StoredMemory | None) -> bool:
-        author, commit_stamp = self._sender.author, self._commit_stamp()
-        stamp = Stamp(commit_stamp, self._sender.replica_id)
-        operation = Operation(_new_id(stamp), memory_id, OperationKind.DELETE, stamp)
-        if stored is not None:
-            self._delete(operation, stored, commit_stamp)
-            return True
-        self._bury(Grave(memory_id, commit_stamp, stamp, author.client_id, scope=""))
-        self._record(author, operation, [], commit_stamp, author.client_id)
-        return True
-
-    def _offer_living(self, state: State, stored: StoredMemory | None, vector: bytes | None) -> bool:
-        joined = state if stored is None else join(stored.state, state)
-        known = {} if stored is None else stored.state.stamps
-        news = [field for field, stamp in joined.stamps.items() if known.get(field) != stamp]
-        if not news or violations(joined.memory) or not self._sender.viewer.sees(joined.memory):
-            return False
-        commit_stamp = self._commit_stamp()
-        after = (
-            StoredMemory.of(joined, commit_stamp) if stored is None else stored.edited(joined, commit_stamp)
-        )
-        self._put(after)
-        memory, stamp = joined.memory, max(joined.stamps[field] for field in news)
-        if vector is not None and "content" in news:
-            self._writes.vectors[memory.id] = joined.stamps["content"], vector
-        kind = OperationKind.CREATE if stored is None else OperationKind.SET
-        operation = Operation(_new_id(stamp), memory.id, kind, stamp)
-        changes = [
-            HistoryChange(
-                field,
-                None if stored is None else get(stored.memory, field),
-                get(memory, field),
-                joined.stamps[field],
-                None,
-                Outcome.APPLIED,
-            )
-            for field in sorted(news)
-        ]
-        owner = (stored and private_to(stored.memory)) or private_to(memory)
-        self._record(self._sender.author, operation, changes, commit_stamp, owner)
-        for waiting in self._waiting.pop(memory.id, ()):
-            self._end_wait(waiting)
-        return True
-
     def _record(
         self,
         author: Author,
@@ -418,7 +347,3 @@ class Batch:
     def write(self, space: str) -> None:
         """Write what became of everything."""
         self._writes.write(self._writing, self._key, space, self._before, self._living)
-
-
-def _new_id(stamp: Stamp) -> OperationId:
-    return OperationId(new_memory_id(stamp.millis, os.urandom(10)))

@@ -12,7 +12,7 @@ from scrubjay import v1
 from scrubjay.memory import MemoryId, Subject, Viewer
 from scrubjay.stamp import Stamp
 from server.ingest.author import Author
-from server.ingest.batch import Batch, Offered, Sender
+from server.ingest.batch import Batch, Sender
 from server.ingest.results import duplicate
 from server.ingest.uploads import Arrived
 from server.store.rows import StreamKey
@@ -76,18 +76,3 @@ def end_waits(
     batch.end_waits()
     batch.write(space)
     return True
-
-
-def take_offered(
-    writing: Writing,
-    key: StreamKey,
-    space: str,
-    sender: Sender,
-    offered: Sequence[Offered],
-    now_millis: int,
-) -> int:
-    """Join what a replica gives back after the server lost it; how much of it was news."""
-    batch = Batch(writing, key, sender, [one.memory_id for one in offered], [], now_millis)
-    taken = sum(batch.offer(one) for one in offered)
-    batch.write(space)
-    return taken

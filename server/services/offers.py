@@ -11,7 +11,7 @@ from scrubjay.memory import MemoryId, Subject, violations
 from scrubjay.merge import State, is_register, registers
 from scrubjay.stamp import unpack_field_stamps
 from scrubjay.wire import from_stored
-from server.ingest.batch import Offered
+from server.ingest.offers import Offered
 
 
 def read_offers(request: v1.ReofferRequest, subject: Subject, latest_millis: int) -> list[Offered]:

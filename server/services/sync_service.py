@@ -18,7 +18,8 @@ from server.cursor import Cursors
 from server.ending import Ending
 from server.feed import Position
 from server.ingest.author import Author, server_replica
-from server.ingest.batch import MOST_AHEAD_MILLIS, Offered, Sender
+from server.ingest.batch import MOST_AHEAD_MILLIS, Sender
+from server.ingest.offers import Offered
 from server.ingest.operations import Merged
 from server.ingest.uploads import Arrived, Upload, arrive
 from server.providers.embedder import Embedder, TextKind
