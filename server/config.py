@@ -62,7 +62,7 @@ class Settings(BaseSettings):
         default=1000,
         ge=1,
         le=10_000,
-        description="Watch and Snapshot streams open at once. A quiet one costs a thread of 55 KB.",
+        description="Watch and Snapshot streams open at once. A quiet one costs a thread of 60 KB.",
     )
     snapshot_mib: int = Field(
         default=1024,

@@ -11,9 +11,9 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NoReturn, Protocol
 
 import grpc
 from google.protobuf import descriptor, message_factory
@@ -91,12 +91,16 @@ class Door:
         return grpc.unary_unary_rpc_method_handler(self._handler(path, request_type, method))
 
     def _handler(self, path: str, request_type: type[Message], method: Method) -> Handler:
+        handler_slot = self._slots.handler
+
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
-            with _refusing(context, path), self._slots.handler():
-                caller = self._caller(path, context)
-                answer = method(_parse(request_type, body), caller)
-                return answer if isinstance(answer, bytes) else answer.SerializeToString()
-            raise AssertionError("a refused call is aborted")
+            try:
+                with handler_slot:
+                    caller = self._caller(path, context)
+                    answer = method(_parse(request_type, body), caller)
+                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+            except Exception as error:
+                _refuse(context, error, path)
 
         return handle
 
@@ -105,13 +109,17 @@ class Door:
     ) -> StreamingHandler:
         def handle(body: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
             ending = Ending()
-            with _refusing(context, path), self._slots.stream():
-                caller = self._caller(path, context)
-                if not context.add_callback(ending.end):
-                    return
-                with self._slots.living(caller.key_id, ending):
-                    responses = method(_parse(request_type, body), caller, ending)
-                    yield from self._checked(responses, ending, lambda: self._caller(path, context), caller)
+            try:
+                with self._slots.stream():
+                    caller = self._caller(path, context)
+                    if not context.add_callback(ending.end):
+                        return
+                    with self._slots.living(caller.key_id, ending):
+                        responses = method(_parse(request_type, body), caller, ending)
+                        look = partial(self._caller, path, context)
+                        yield from self._checked(responses, ending, look, caller)
+            except Exception as error:
+                _refuse(context, error, path)
 
         return handle
 
@@ -165,25 +173,6 @@ def _not_allowed(role: Role, path: str) -> ScrubjayError:
     return RoleNotAllowed(f"a key of role {role.name} may not call {path}")
 
 
-@contextmanager
-def _refusing(context: grpc.ServicerContext, path: str) -> Iterator[None]:
-    """Turn whatever the block raises into the call's status."""
-    try:
-        yield
-    except ScrubjayError as error:
-        _refuse(context, error, path)
-    except Exception:
-        request_id = uuid.uuid4().hex
-        log.exception("internal error", extra={"path": path, "request_id": request_id})
-        _refuse(
-            context,
-            InternalError(
-                "the server failed; its log has this request_id", metadata={"request_id": request_id}
-            ),
-            path,
-        )
-
-
 def _named_client(caller: Caller, client_id: str) -> Caller:
     """A service key may name the client it acts for; privacy is then judged by that client.
 
@@ -209,11 +198,23 @@ def _parse(request_type: type[Message], body: bytes) -> Message:
         ) from None
 
 
-def _refuse(context: grpc.ServicerContext, error: ScrubjayError, path: str) -> None:
+def _refuse(context: grpc.ServicerContext, error: Exception, path: str) -> NoReturn:
+    """End the call with the status of whatever was raised."""
+    if not isinstance(error, ScrubjayError):
+        error = _internal(error, path)
     log.debug("refused", extra={"path": path, "reason": error.reason})
     status = to_status(error)
     context.set_trailing_metadata(((STATUS_KEY, status.SerializeToString()),))
     context.abort(_CODES[status.code], status.message)
+    raise AssertionError("a refused call is aborted")
+
+
+def _internal(error: Exception, path: str) -> InternalError:
+    request_id = uuid.uuid4().hex
+    log.error("internal error", exc_info=error, extra={"path": path, "request_id": request_id})
+    return InternalError(
+        "the server failed; its log has this request_id", metadata={"request_id": request_id}
+    )
 
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

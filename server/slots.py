@@ -10,12 +10,45 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from types import TracebackType
 
 from scrubjay.errors import ServerBusy, Unavailable
 from server.ending import Ending
 
 STREAMS_PER_KEY = 8
 """One device needs a Watch and a Snapshot; the rest is what a lost network left behind."""
+
+
+class HandlerSlots:
+    """A handler slot for the block, waited for. ServerBusy where too many wait.
+
+    Free places are tokens in queues: on the way of every call, those cost a tenth of semaphores.
+    """
+
+    def __init__(self, count: int, queued: int) -> None:
+        self._places = _tokens(count + queued)
+        self._slots = _tokens(count)
+
+    def __enter__(self) -> None:
+        try:
+            self._places.get_nowait()
+        except Empty:
+            raise ServerBusy("more calls at once than the server takes; retry shortly") from None
+        self._slots.get()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._slots.put(None)
+        self._places.put(None)
+
+
+def _tokens(count: int) -> SimpleQueue[None]:
+    tokens: SimpleQueue[None] = SimpleQueue()
+    for _ in range(count):
+        tokens.put(None)
+    return tokens
 
 
 class Slots:
@@ -27,24 +60,21 @@ class Slots:
     def __init__(self, *, handlers: int, queued: int, streams: int) -> None:
         self.threads = handlers + streams
         self.calls = handlers + queued + streams
-        self._handlers = threading.Semaphore(handlers)
-        self._unary = threading.Semaphore(handlers + queued)
+        self.handler = HandlerSlots(handlers, queued)
         self._streams = threading.Semaphore(streams)
         self._lock = threading.Lock()
         self._living: dict[str, list[Ending]] = {}
         self._stopped = False
 
     @contextmanager
-    def handler(self) -> Iterator[None]:
-        """A handler slot for the block, waited for. ServerBusy where too many wait."""
-        with _place(self._unary, "more calls at once than the server takes; retry shortly"), self._handlers:
-            yield
-
-    @contextmanager
     def stream(self) -> Iterator[None]:
         """A stream slot for the block. ServerBusy where none is free."""
-        with _place(self._streams, "more streams at once than the server takes; retry later"):
+        if not self._streams.acquire(blocking=False):
+            raise ServerBusy("more streams at once than the server takes; retry later")
+        try:
             yield
+        finally:
+            self._streams.release()
 
     @contextmanager
     def living(self, key_id: str, ending: Ending) -> Iterator[None]:
@@ -76,16 +106,6 @@ class Slots:
             living = [ending for mine in self._living.values() for ending in mine]
         for ending in living:
             ending.end(_stopping())
-
-
-@contextmanager
-def _place(free: threading.Semaphore, refusal: str) -> Iterator[None]:
-    if not free.acquire(blocking=False):
-        raise ServerBusy(refusal)
-    try:
-        yield
-    finally:
-        free.release()
 
 
 def _stopping() -> Unavailable:
