@@ -364,6 +364,10 @@ class Shard:
         """The file of this name for the block. SnapshotGone where it is not to be had any more."""
         return snapshots.reopened(self._store, name, key, viewer)
 
+    def check_snapshot(self, snapshots: Snapshots, snapshot: Snapshot) -> None:
+        """Raise SnapshotGone where something that may be in the file was taken back since."""
+        snapshots.check(self._store, snapshot)
+
     def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
         """Run ``unit`` under the head of one stream; what it returned, once it is committed."""
 

@@ -1,7 +1,8 @@
 """The snapshot files of a server: made when one is asked for, and kept for a while.
 
-A download that was cut goes on in the file that it began with. Nobody gets a file any more once something
-that may be in it was deleted or taken back.
+A download that was cut goes on in the file that it began with: a view of one moment, whose reader learns
+from Sync what was written and deleted since. But once a memory that may be in it was taken back from its
+viewer, nobody gets another byte of it.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from typing import BinaryIO, TypeVar
 from scrubjay.errors import SnapshotGone, Unavailable
 from scrubjay.memory import Viewer
 from server.ending import Ending
-from server.feed import BEGINNING, Position
+from server.feed import BEGINNING, Position, hidden
 from server.snapshot_file import visible_rows, write_file
 from server.store.memory_store import MemoryStore, Reading, StreamKey
+from server.store.rows import may_hear
 
 KEPT_SECONDS = 15 * 60
 """How long a file that nobody reads is kept: a phone that lost its network for longer loads anew."""
 MOST_BUILDS = 2
 """Files that are made at once: each holds one of a shard's reading connections, and a core."""
 
+_RETRACTIONS = 500
+"""Read at a time."""
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -107,19 +111,22 @@ class Snapshots:
     ) -> Iterator[tuple[Snapshot, BinaryIO]]:
         """The file of this name for the block.
 
-        Raises SnapshotGone where it is not kept, is another viewer's, or holds what was deleted or taken
-        back since.
+        Raises SnapshotGone where it is not kept, is another viewer's, or holds what was taken back since.
         """
         snapshot = self._find(name)
         if snapshot is None or (snapshot.key, snapshot.viewer) != (key, viewer):
             raise SnapshotGone
-        with store.read() as reading:
-            fresh = not _taken_back(reading, snapshot)
-        if not fresh:
-            self._drop(name)
-            raise SnapshotGone
+        self.check(store, snapshot)
         with self._read(snapshot) as opened:
             yield opened
+
+    def check(self, store: MemoryStore, snapshot: Snapshot) -> None:
+        """Raise SnapshotGone, and delete the file, where it may hold what was taken back since."""
+        with store.read() as reading:
+            gone = _taken_back(reading, snapshot)
+        if gone:
+            self._drop(snapshot.name)
+            raise SnapshotGone
 
     # --- what is kept -----------------------------------------------------------------------------
 
@@ -253,17 +260,20 @@ def _at_head(reading: Reading, key: StreamKey) -> Position:
 
 
 def _taken_back(reading: Reading, snapshot: Snapshot) -> bool:
-    """Whether anything in the stream was deleted or taken back since, or the stream began anew."""
-    key, position = snapshot.key, snapshot.position
-    head = reading.head(key)
-    if head is None:
-        return position != BEGINNING
-    return bool(
-        (head.epoch != position.epoch and position != BEGINNING)
-        or position.forgotten(head.horizon)
-        or reading.graves_after(key, position.stamp, 1)
-        or reading.retractions_after(key, position.stamp, 1)
-    )
+    """Whether anything was taken back from the viewer since, or the stream began anew."""
+    position, viewer = snapshot.position, snapshot.viewer
+    head = reading.head(snapshot.key)
+    if head is None or position == BEGINNING:
+        return head is not None or position != BEGINNING
+    if head.epoch != position.epoch or position.forgotten(head.horizon):
+        return True
+    after = position.stamp
+    while rows := reading.retractions_after(snapshot.key, after, _RETRACTIONS):
+        ours = {row.memory_id for row in rows if may_hear(viewer, row.private_to, row.scope)}
+        if ours and hidden(reading, snapshot.key, viewer, ours):
+            return True
+        after = rows[-1].commit_stamp
+    return False
 
 
 def _until(ending: Ending, chunks: Iterable[T]) -> Iterator[T]:

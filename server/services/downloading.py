@@ -44,7 +44,10 @@ class Downloads:
         if request.newest and not request.resume_token:
             page = shard.newest(key, subject, viewer, request.newest)
             yield v1.SnapshotResponse(newest_page=pack(page))
-        with self._file(shard, key, viewer, request, ending) as (snapshot, file):
+        with (
+            shard.hub.subscribe(key) as written,
+            self._file(shard, key, viewer, request, ending) as (snapshot, file),
+        ):
             if request.offset > snapshot.total_bytes:
                 raise InvalidField.of("offset", f"lies behind the file's {snapshot.total_bytes} bytes")
             common = v1.SnapshotResponse(
@@ -54,7 +57,10 @@ class Downloads:
                 last_sync_at=self._cursors.text(key, viewer.client_id, snapshot.position),
                 commit_stamp=snapshot.position.stamp,
             )
-            yield from _chunks(file, request.offset, common)
+            for response in _chunks(file, request.offset, common):
+                if written.wait(0, snapshot.position.stamp) is not None:
+                    shard.check_snapshot(self._snapshots, snapshot)
+                yield response
 
     def _file(
         self, shard: Shard, key: StreamKey, viewer: Viewer, request: v1.SnapshotRequest, ending: Ending

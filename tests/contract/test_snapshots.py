@@ -18,6 +18,7 @@ from scrubjay import v1
 from scrubjay.errors import InvalidField, ServerBusy, SnapshotGone, Unavailable
 from scrubjay.feed import open_page, read_state, unpack
 from scrubjay.memory import ClientId, MemoryId, PrivacyLevel, Viewer, id_text
+from scrubjay.operation import Operation
 from scrubjay.stamp import CommitStamp
 from server import snapshots as snapshots_module
 from server.ending import Ending
@@ -219,23 +220,62 @@ def test_a_download_goes_on_in_the_file_it_began_with(phone: Device, laptop: Dev
     assert (nothing.offset, nothing.chunk) == (len(data), b"")
 
 
-@pytest.mark.parametrize("change", ["delete", "hide"])
+def hide(phone: Device, made: Operation) -> None:
+    """Take a shared memory back from the others."""
+    level = {"privacy_level": int(PRIVATE)}
+    edit = phone.set(made.memory_id, level, bases={"privacy_level": made.stamp})
+    assert phone.sync(edit).statuses == ["APPLIED"]
+
+
 def test_nobody_goes_on_with_a_file_that_holds_what_was_taken_back(
-    phone: Device, laptop: Device, change: str, tmp_path: Path
+    phone: Device, laptop: Device, tmp_path: Path
 ) -> None:
     made = phone.create("tea")
     phone.sync(made, phone.create("milk"))
-    token = asked(laptop)[0].resume_token
-    taken = (
-        phone.delete(made.memory_id)
-        if change == "delete"
-        else phone.set(made.memory_id, {"privacy_level": int(PRIVATE)}, bases={"privacy_level": made.stamp})
-    )
-    assert phone.sync(taken).statuses == ["APPLIED"]
+    token, mine = asked(laptop)[0].resume_token, asked(phone)[0].resume_token
+    hide(phone, made)
     with pytest.raises(SnapshotGone):
         asked(laptop, resume_token=token)
-    assert kept(tmp_path) == []
+    assert asked(phone, resume_token=mine)[0].row_count == 2
+    assert len(kept(tmp_path)) == 1
     assert asked(laptop)[0].row_count == 1
+
+
+def test_what_was_taken_back_elsewhere_stops_nobody(server: Server, phone: Device) -> None:
+    made = phone.create("tea", scope="home")
+    phone.sync(made, phone.create("deadline", scope="work"))
+    desk = server.device("desk", ("work",))
+    token = asked(desk)[0].resume_token
+    hide(phone, made)
+    assert asked(desk, resume_token=token)[0].row_count == 1
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_not_another_byte_comes_once_something_was_taken_back(phone: Device, laptop: Device) -> None:
+    made = phone.create("tea")
+    phone.sync(made, *[phone.create(f"{n} " + "x" * 400) for n in range(30)])
+    responses = laptop.server.sync.snapshot(v1.SnapshotRequest(), laptop.caller, Ending())
+    next(responses)
+    phone.sync(phone.create("more"))
+    next(responses)
+    hide(phone, made)
+    with pytest.raises(SnapshotGone):
+        next(responses)
+
+
+@pytest.mark.usefixtures("_small_chunks")
+def test_what_was_deleted_meanwhile_goes_with_the_first_sync(
+    phone: Device, laptop: Device, tmp_path: Path
+) -> None:
+    made = phone.create("tea")
+    phone.sync(made, *[phone.create(f"{n} " + "x" * 400) for n in range(30)])
+    responses = laptop.server.sync.snapshot(v1.SnapshotRequest(), laptop.caller, Ending())
+    first = next(responses)
+    phone.sync(phone.delete(made.memory_id))
+    loaded = Loaded(tmp_path / "loaded.db", [first, *responses])
+    assert "tea" in loaded.contents
+    laptop.cursor = loaded.said.last_sync_at
+    assert short(laptop.pull()) == ["DELETED"]
 
 
 def test_a_token_is_good_for_its_own_client_and_scopes_alone(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from rpc.conftest import Serving
 from rpc.enrolment import enrolled
@@ -60,7 +61,7 @@ def test_a_download_that_was_cut_goes_on(serving: Serving, tmp_path: Path) -> No
     assert loaded(tmp_path / "loaded.db", [first, *rest]) == facts
 
 
-def test_a_token_is_of_no_use_to_another_device_or_once_a_memory_is_deleted(serving: Serving) -> None:
+def test_a_token_is_of_no_use_to_another_device_or_once_a_memory_is_taken_back(serving: Serving) -> None:
     (made,) = serving.dev.add("Likes tea.")
     phone, _ = enrolled(serving, "phone")
     laptop, _ = enrolled(serving, "laptop")
@@ -68,7 +69,9 @@ def test_a_token_is_of_no_use_to_another_device_or_once_a_memory_is_deleted(serv
     with refused() as answer:
         list(laptop.Snapshot(v1.SnapshotRequest(resume_token=only.resume_token), timeout=PATIENCE))
     assert (answer.code, type(answer.error)) == (grpc.StatusCode.INVALID_ARGUMENT, InvalidField)
-    serving.dev.memories.Delete(v1.DeleteRequest(id=made.id))
+    hidden = v1.Memory(id=made.id, privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
+    mask = FieldMask(paths=["privacy_level"])
+    serving.dev.memories.Update(v1.UpdateRequest(memory=hidden, update_mask=mask))
     with refused() as answer:
         list(phone.Snapshot(v1.SnapshotRequest(resume_token=only.resume_token), timeout=PATIENCE))
     assert (answer.code, type(answer.error)) == (grpc.StatusCode.ABORTED, SnapshotGone)
