@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrubjay.v1.sync_service_pb2_grpc import SyncServiceStub
 
 DEADLINE_SECONDS = 30.0
-"""Of one call: 512 KiB down at 200 kbit/s, or 500 new memories that a model must read first."""
+"""Of one call: 512 KiB down at 200 kbit/s, or 1 000 new memories that a model must read first."""
 SNAPSHOT_SECONDS = 600.0
 """Of one stream of a snapshot; the next goes on where it ended."""
 BUDGET_SECONDS = 10.0

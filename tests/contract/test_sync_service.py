@@ -447,7 +447,7 @@ def many(phone: Device, count: int) -> v1.Batch:
 def test_a_request_says_what_is_wrong_with_it(phone: Device) -> None:
     large = v1.Batch(operations=[b"x" * 1024] * (MAX_BATCH_BYTES // 1024 + 1))
     cases: list[tuple[dict[str, object], str, str]] = [
-        ({"batch": many(phone, MAX_OPERATIONS + 1)}, "batch", "501 operations; at most 500"),
+        ({"batch": many(phone, MAX_OPERATIONS + 1)}, "batch", "1001 operations; at most 1000"),
         ({"batch": large}, "batch", "at most 262144"),
         ({"packed_batch": b"junk"}, "packed_batch", "no zlib stream"),
         ({"packed_batch": pack(v1.Batch()), "batch": v1.Batch()}, "packed_batch", "beside batch"),

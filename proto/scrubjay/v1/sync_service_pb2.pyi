@@ -488,7 +488,7 @@ class Batch(_message.Message):
     OPERATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def operations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """At most 500 encoded Operations, and at most 256 KiB."""
+        """At most 1 000 encoded Operations, and at most 256 KiB."""
 
     def __init__(
         self,
@@ -886,7 +886,7 @@ class ReconcileRequest(_message.Message):
     """Where the digests were taken."""
     @_builtins.property
     def operation_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """At most 500 operations, 16 bytes each."""
+        """At most 1 000 operations, 16 bytes each."""
 
     @_builtins.property
     def bucket_digests(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
