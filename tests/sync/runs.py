@@ -80,8 +80,12 @@ def new_world(places: Places, seed: int = 0) -> Iterator[World]:
         shutil.rmtree(folder)
 
 
-def play(steps: Sequence[Step], places: Places, seed: int = 0) -> Counter[str]:
+def play(
+    steps: Sequence[Step], places: Places, seed: int = 0, look: Callable[[World], object] = lambda _: None
+) -> Counter[str]:
     """Play the steps in a new world, end all faults, and judge; what happened, how often.
+
+    ``look`` sees the world as it is then.
 
     AssertionError where a promise is broken.
     """
@@ -89,6 +93,7 @@ def play(steps: Sequence[Step], places: Places, seed: int = 0) -> Counter[str]:
         for step in steps:
             perform(world, step)
         world.calm()
+        look(world)
         return world.events
 
 
