@@ -451,7 +451,7 @@ def test_a_request_says_what_is_wrong_with_it(phone: Device) -> None:
         ({"batch": large}, "batch", "at most 262144"),
         ({"packed_batch": b"junk"}, "packed_batch", "no zlib stream"),
         ({"packed_batch": pack(v1.Batch()), "batch": v1.Batch()}, "packed_batch", "beside batch"),
-        ({"packed_batch": pack(many(phone, 501))}, "packed_batch", "501 operations"),
+        ({"packed_batch": pack(many(phone, 1001))}, "packed_batch", "1001 operations"),
         ({"replica_id": b"", "batch": many(phone, 1)}, "replica_id", "is empty"),
         ({"replica_id": b"short"}, "replica_id", "5 bytes"),
         ({"first_number": 0}, "first_number", "begin with 1"),
