@@ -43,7 +43,8 @@ class Unsent(ReplicaError):
     """Operations that no server has yet would be lost. ``count`` says how many."""
 
     def __init__(self, count: int) -> None:
+        were = "1 operation was" if count == 1 else f"{count} operations were"
         super().__init__(
-            f"{count} operations were never sent and would be lost; synchronize first, or choose to lose them"
+            f"{were} never sent and would be lost; synchronize first, or choose to lose what is unsent"
         )
         self.count = count

@@ -120,7 +120,10 @@ class DeviceRevoked(ScrubjayError):
     reason = v1.ERROR_REASON_DEVICE_REVOKED
 
     def __init__(self) -> None:
-        super().__init__("this device was signed out by its operator; enrol it again: nothing on it is lost")
+        super().__init__(
+            "this device was signed out by its operator, or its token was used from a copy; "
+            "enrol it again: nothing on it is lost"
+        )
 
 
 class RoleNotAllowed(ScrubjayError):

@@ -24,8 +24,8 @@ MAX_CHANGES = 1000
 MAX_PAGE_BYTES = 512 * 1024
 """Before it is compressed; a page ends behind the first change that reaches this."""
 MAX_OPERATIONS = 1000
-"""Half as many would double the round trips after a long time offline; a full batch holds a shard's writer for
-some 200 ms."""
+"""Half as many would double the round trips after a long time offline; a full batch holds a shard's writer
+for some 200 ms."""
 MAX_BATCH_BYTES = 256 * 1024
 PACKED_FROM_BYTES = 1024
 """Smaller bodies gain nothing from being compressed."""
