@@ -616,7 +616,7 @@ def test_signing_out_deletes_nothing_that_the_server_did_not_take(device: Device
     device.judge = lambda _: v1.OperationResult(status=v1.OPERATION_STATUS_RETRY_LATER)
     ran = run("sign-out", "--upload", "--yes")
     assert ran.code == 1
-    assert "1 operations were never sent and would be lost" in ran.err
+    assert "1 operation was never sent and would be lost" in ran.err
     assert len(run("list", "--json").rows) == 1
 
 
