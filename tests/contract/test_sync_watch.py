@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
 from server.ending import Ending
 from server.feed import Position
+from server.pull import Pull
 from server.services import watching
 from tests.devices import KEY, Device, Server, Told
 
@@ -130,14 +133,27 @@ def test_a_backend_s_write_is_told_too(server: Server, phone: Device) -> None:
         assert short(stream.next()) == ["WHOLE Likes jazz."]
 
 
-def test_what_is_hidden_is_not_told_and_moves_the_place_where_the_next_page_begins(
-    phone: Device, laptop: Device
+def test_what_is_hidden_wakes_nobody_and_moves_the_place_where_the_next_page_ends(
+    server: Server, phone: Device, laptop: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looks = threading.Semaphore(0)
+    pull = server.shard.pull
+
+    def counted(asked: Pull, *given: Any) -> object:
+        pulled = pull(asked, *given)
+        if asked.viewer.client_id == laptop.client_id:
+            looks.release()
+        return pulled
+
+    monkeypatch.setattr(server.shard, "pull", counted)
     with watched(laptop) as stream:
         first = stream.next()
+        assert looks.acquire(timeout=PATIENCE)
+        waiting = stream.pool.submit(next, stream.responses)
         phone.sync(phone.create("my pin", privacy_level=PRIVATE))
+        assert looks.acquire(timeout=PATIENCE)
         phone.sync(phone.create("tea"))
-        told = stream.next()
+        told = waiting.result(PATIENCE)
     assert (short(told), told.from_sync_at) == (["WHOLE tea"], first.last_sync_at)
 
 
