@@ -101,7 +101,7 @@ def test_buckets_that_differ_are_named(server: Server, phone: Device) -> None:
 
 def test_a_reconcile_says_what_is_wrong_with_it(server: Server, phone: Device) -> None:
     cases = [
-        (v1.ReconcileRequest(operation_ids=[b"x" * 16] * 501), "operation_ids"),
+        (v1.ReconcileRequest(operation_ids=[b"x" * 16] * 1001), "operation_ids"),
         (v1.ReconcileRequest(operation_ids=[b"x"]), "operation_ids[0]"),
         (v1.ReconcileRequest(bucket_digests=[b"x" * 8]), "bucket_digests"),
         (v1.ReconcileRequest(bucket_digests=[b"x"] * 256), "bucket_digests"),
