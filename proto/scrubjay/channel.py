@@ -43,7 +43,15 @@ _RETRIES = {
                 # CANCELLED: gRPC's server had not begun the call when it stopped taking any.
                 "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
             },
-        }
+        },
+        # No retries: where a server stops at the wrong moment, gRPC's leave a stream that never ends, not
+        # even when it is cancelled (seen with grpcio 1.85). Who reads one begins it again.
+        {
+            "name": [
+                {"service": "scrubjay.v1.SyncService", "method": "Snapshot"},
+                {"service": "scrubjay.v1.SyncService", "method": "Watch"},
+            ]
+        },
     ],
     # Retries stop while more than about one call in ten fails, so that they never double an overload.
     "retryThrottling": {"maxTokens": 50, "tokenRatio": 0.1},
@@ -78,11 +86,12 @@ def connect(
     """A channel to the server at ``target``, such as ``memory.example.com:443``; close it after use.
 
     Every call carries the key, and ``client_id`` where a service acts for that client. A key that is
-    replaced now and then is given as a function, which every call asks for it. A call without
-    a timeout gets ``deadline_seconds``; a stream of responses has none. A call that the server ends
-    UNAVAILABLE or CANCELLED is retried, 5 attempts in all within its deadline. That is safe for writes too:
-    a request whose ``request_id`` is empty is sent with a new UUID there, the same in each attempt; the
-    caller's own message is left as it is. To repeat a write yourself, give it a ``request_id`` of your own.
+    replaced now and then is given as a function, which every call asks for it. A call without a timeout
+    gets ``deadline_seconds``; a stream of responses has none, and is never begun again. Another call that
+    the server ends UNAVAILABLE or CANCELLED is retried, 5 attempts in all within its deadline. That is safe
+    for writes too: a request whose ``request_id`` is empty is sent with a new UUID there, the same in each
+    attempt; the caller's own message is left as it is. To repeat a write yourself, give it a ``request_id``
+    of your own.
 
     ``tls=None`` speaks plain text to localhost, 127.0.0.1, [::1] and unix sockets, and TLS to all else.
     ``root_certificates``, in PEM, stand in for the system's, and mean TLS. Connects on the first call.

@@ -241,6 +241,40 @@ def test_another_failure_is_not_sent_again(server: Server, error: ScrubjayError)
     assert len(server.calls) == 1
 
 
+def test_a_stream_is_never_begun_again_by_grpc() -> None:
+    """Its retries can leave a stream that neither ends nor can be cancelled."""
+    begun: list[str] = []
+
+    def refuse(path: str) -> Callable[[bytes, grpc.ServicerContext], Iterator[bytes]]:
+        def stream(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+            begun.append(path)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "away")
+            yield b""
+
+        return stream
+
+    files = [getattr(v1, name).DESCRIPTOR for name in dir(v1) if name.endswith("_service_pb2")]
+    services = [service for file in files for service in file.services_by_name.values()]
+    streams = {
+        (service.full_name, method.name)
+        for service in services
+        for method in service.methods
+        if method.server_streaming
+    }
+    running = grpc.server(futures.ThreadPoolExecutor(1))
+    for service, method in streams:
+        handler = grpc.unary_stream_rpc_method_handler(refuse(method))
+        running.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+    port = running.add_insecure_port("127.0.0.1:0")
+    running.start()
+    with scrubjay.connect(f"127.0.0.1:{port}", KEY) as channel:
+        for service, method in streams:
+            with pytest.raises(grpc.RpcError):
+                next(channel.unary_stream(f"/{service}/{method}")(b""))
+    running.stop(0).wait()
+    assert sorted(begun) == ["Snapshot", "Watch"]
+
+
 def test_a_client_finds_a_server_that_starts_after_its_first_call() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
