@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from client_sync.backoff import full_jitter
 from client_sync.credentials import CredentialsDamaged, CredentialsMissing
-from client_sync.errors import ReplicaDamaged, UpgradeNeeded, Wiped
+from client_sync.errors import ReplicaClosed, ReplicaDamaged, UpgradeNeeded, Wiped
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
 from client_sync.sync import Progress, SyncReport, apply_watch, synchronize
@@ -28,9 +28,13 @@ LONGEST_SECONDS = 300.0
 STEADY_SECONDS = 60.0
 """A stream that lasted this long was a good one: when it is cut, the waits begin anew from the shortest."""
 
+_CANCELLED_EVERY_SECONDS = 0.1
+"""While stopping: a call may begin just behind the last look."""
+
 _FINAL = (
     Wiped,
     UpgradeNeeded,
+    ReplicaClosed,
     ReplicaDamaged,
     CredentialsMissing,
     CredentialsDamaged,
@@ -49,9 +53,12 @@ class WatchStream(Iterator[v1.WatchResponse], Protocol):
 
 
 class WatchedRemote(RemoteSync, Protocol):
-    """A remote whose Watch streams can be closed."""
+    """A remote whose calls can be ended from another thread."""
 
     def watch(self, request: v1.WatchRequest) -> WatchStream: ...
+
+    def cancel(self) -> None:
+        """End the calls that go on now, but for streams: they raise ScrubjayError."""
 
 
 class BackgroundSync:
@@ -59,7 +66,7 @@ class BackgroundSync:
 
     ``on_change`` is called where the replica changed or was heard, ``on_error`` with every error, each in
     one of the threads; what they raise is logged. After an error that no waiting heals both threads end.
-    The remote need not repeat calls itself. Neither the replica nor the remote is closed.
+    Neither the replica nor the remote is closed.
     ``jitter`` gives 0 to 1; ``wait`` waits for the event that many seconds, and says whether it came.
     """
 
@@ -106,14 +113,12 @@ class BackgroundSync:
         self._wake.set()
 
     def stop(self) -> None:
-        """End the stream and both threads. May be called again, and from ``on_change``.
-
-        Waits for a round trip that is going on, which closing the remote cuts short.
-        """
+        """End stream, calls and both threads. May be called again, and from ``on_change``."""
         self._end()
         for thread in self._threads:
-            if thread.is_alive() and thread is not threading.current_thread():
-                thread.join()
+            while thread.is_alive() and thread is not threading.current_thread():
+                self._remote.cancel()
+                thread.join(_CANCELLED_EVERY_SECONDS)
 
     def __enter__(self) -> Self:
         self.start()

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf import timestamp_pb2
+from google.rpc import code_pb2
 
 from client_sync.credentials import DeviceCredentials
 from client_sync.errors import ReplicaUnwritable
@@ -246,25 +247,28 @@ def test_the_budget_bounds_how_long_it_tries(server: Server, saved: DeviceCreden
     assert 2 <= len(server.calls) < 100
 
 
-def test_closing_ends_a_call_that_waits_to_be_tried_again(server: Server, saved: DeviceCredentials) -> None:
+@pytest.mark.parametrize("end", [Remote.cancel, Remote.close])
+@pytest.mark.parametrize("waits", [True, False])
+def test_another_thread_ends_a_call_whether_it_waits_or_is_on_its_way(
+    server: Server, saved: DeviceCredentials, end: Callable[[Remote], None], waits: bool
+) -> None:
     error = Unavailable("away")
     error.retry_after_seconds = 50.0
-    server.failures = [error]
-    raised: list[Exception] = []
-
-    def call() -> None:
-        try:
-            remote.sync(v1.SyncRequest())
-        except ScrubjayError as found:
-            raised.append(found)
-
-    with opened(saved, budget_seconds=100.0) as remote:
-        thread = threading.Thread(target=call)
-        thread.start()
+    server.failures = [error] if waits else []
+    server.before_answer = lambda: server.hold.wait(SECONDS)
+    with opened(saved, budget_seconds=100.0) as remote, futures.ThreadPoolExecutor(1) as threads:
+        call = threads.submit(remote.sync, v1.SyncRequest())
         eventually(lambda: server.calls)
-        remote.close()
-        thread.join(SECONDS)
-    assert [type(each) for each in raised] == [Unavailable]
+        end(remote)
+        with pytest.raises(ScrubjayError, match="ended on this side") as raised:
+            call.result(SECONDS)
+        assert raised.value.code == code_pb2.CANCELLED
+
+
+def test_calls_after_a_cancel_are_taken_again(server: Server, saved: DeviceCredentials) -> None:
+    with opened(saved) as remote:
+        remote.cancel()
+        assert remote.sync(v1.SyncRequest(last_sync_at="x")).last_sync_at == "after x"
 
 
 def eventually(holds: Callable[[], object]) -> None:
