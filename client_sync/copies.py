@@ -169,11 +169,18 @@ class Copies:
         self._sql.execute("DELETE FROM dead_letters WHERE memory_id = ?", (key,))
         journal.forget(self._sql, [key])
 
-    def take_applied(self, commit_stamp: int) -> None:
-        """Join what the server took of own operations into the copies, up to a place in the feed."""
+    def take_applied(self, commit_stamp: int, *, more: bool) -> None:
+        """Join what the server took of own operations into the copies, up to a place in the feed; ``more``
+        says whether the pull that came there goes on.
+
+        What a duplicate did is in the pages, unless it is gone since; but maybe in a later one, so that
+        the operation stays on top until the last has come.
+        """
         for entry in self._outbox.passed(commit_stamp):
             assert entry.result is not None
             operation, result = entry.operation, entry.result
+            if more and result.status == v1.OPERATION_STATUS_DUPLICATE:
+                continue
             status = result.first_status or result.status
             memory_id = operation.memory_id
             copy = self.get(memory_id)
@@ -182,7 +189,7 @@ class Copies:
             if operation.kind is OperationKind.DELETE and status == v1.OPERATION_STATUS_APPLIED:
                 self.bury(memory_id)
             elif result.status == v1.OPERATION_STATUS_DUPLICATE:
-                continue  # the pages that came have what it did, unless that is gone since
+                continue
             elif (state := applied_state(operation, result)) is not None:
                 self._join_own(memory_id, copy, state, operation.kind, result.commit_stamp)
 

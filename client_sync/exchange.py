@@ -121,13 +121,13 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
     server_time = from_timestamp(response.server_time)
     with replica.file.transaction(durable=False) as sql:
         outbox = Outbox(sql, replica.identity)
-        if not _is_current(sql, outbox, request):
+        if not _is_current(sql, outbox, request, bodies):
             done.stale = True
             return done
         copies = Copies(sql, replica.identity, outbox)
         _take_results(sql, outbox, copies, response, done)
         copies.apply_page(changes)
-        copies.take_applied(response.commit_stamp)
+        copies.take_applied(response.commit_stamp, more=response.more)
         copies.settle(server_time)
         _take_counts(sql, request, response)
         set_meta(sql, cursor=response.last_sync_at, clock_offset=replica.clock.offset)
@@ -146,12 +146,16 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
     return done
 
 
-def _is_current(sql: sqlite3.Connection, outbox: Outbox, request: v1.SyncRequest) -> bool:
-    """Whether the file stands where it stood when the request was made."""
+def _is_current(
+    sql: sqlite3.Connection, outbox: Outbox, request: v1.SyncRequest, bodies: list[bytes]
+) -> bool:
+    """Whether the file stands where it stood when the request was made. Another process may have sent a
+    batch since, under the numbers that this request left free."""
     return (
         get_meta(sql, "cursor", "") == request.last_sync_at
         and outbox.replica == request.replica_id
         and int(get_meta(sql, "answered", 0)) + 1 == request.first_number
+        and [entry.body for entry in outbox.sent()] == bodies
     )
 
 

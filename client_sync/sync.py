@@ -251,7 +251,7 @@ def _take_watched(replica: Replica, response: v1.WatchResponse) -> SyncReport | 
         copies = Copies(sql, replica.identity, Outbox(sql, replica.identity))
         changes = open_page(response.page)
         copies.apply_page(changes)
-        copies.take_applied(response.commit_stamp)
+        copies.take_applied(response.commit_stamp, more=response.more)
         copies.settle(server_time)
         set_meta(sql, cursor=response.last_sync_at, synced_at=server_time)
         report.pulled, report.changed = len(changes), copies.shown

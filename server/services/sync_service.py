@@ -137,13 +137,13 @@ class SyncService:
     def sync(self, request: v1.SyncRequest, caller: Caller) -> v1.SyncResponse:
         """Take what the replica sends up, then send down what changed."""
         now = self._clock()
+        place = self.place(caller)
+        if request.principal and request.principal != place.principal:
+            raise PrincipalMismatch
         if caller.role is Role.REVOKED_DEVICE:
             return self._directed(v1.DIRECTIVE_WIPE)
         if request.protocol < PROTOCOL:
             return self._directed(v1.DIRECTIVE_UPGRADE)
-        place = self.place(caller)
-        if request.principal and request.principal != place.principal:
-            raise PrincipalMismatch
         upload = read_upload(request, now)
         pull = self._pull(request, place)
         if upload is None or upload.empty:

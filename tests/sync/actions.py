@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.protobuf import field_mask_pb2
@@ -218,7 +218,8 @@ def _write(
     }
     for edit in device.edits:
         if edit.memory_id == memory_id:  # written again by the same app: an earlier value may never be sent
-            edit.registers = {name: stamp for name, stamp in edit.registers.items() if name not in fields}
+            again = edit.registers if memory_id in before.local else fields
+            edit.registers = {name: stamp for name, stamp in edit.registers.items() if name not in again}
     device.edits.append(Edit(memory_id, registers, fast))
     if memory_id in before.local and memory_id not in after.local:
         world.local_only.discard(new.memory.content.split()[-1].encode())
@@ -338,9 +339,15 @@ def somebody_writes(world: World, device: Device) -> None:
     faults=((), (), (), *(tuple([line.OK] * n + [fault]) for fault in line.FAULTS[1:] for n in range(3))),
     crash=(*(None,) * 16, 2, 5, 9, 13, 17, 22, 30, 50),
     power=(False, True),
+    vectors=(False, False, True),
 )
 def sync(
-    world: World, device: str, faults: tuple[str, ...] = (), crash: int | None = None, power: bool = False
+    world: World,
+    device: str,
+    faults: tuple[str, ...] = (),
+    crash: int | None = None,
+    power: bool = False,
+    vectors: bool = False,
 ) -> None:
     """A device synchronizes."""
     one = world.device(device)
@@ -348,8 +355,8 @@ def sync(
         return
     before = world.held(one)
     fast = one.clock_offset
-    world.sync(one, faults, CrashPoint(crash, power) if crash else None)
-    if fast <= 0 and not (crash and power):
+    world.sync(one, faults, CrashPoint(crash, power) if crash else None, vectors=vectors)
+    if one.replica is not None and fast <= 0 and not (crash and power):
         invariants.never_flickers_back(one, before, world.held(one))
 
 
@@ -541,6 +548,14 @@ def collect(world: World) -> None:
     world.collected = True
 
 
+@action(1, fault=True, device=DEVICES)
+def revoke(world: World, device: str) -> None:
+    """A device is not wanted any more, and told so when it calls next."""
+    one = world.device(device)
+    one.caller = replace(one.caller, role=Role.REVOKED_DEVICE, wiped=True)
+    world.obligations = [each for each in world.obligations if each[0] is not one]
+
+
 # --- strangers ------------------------------------------------------------------------------------
 
 
@@ -563,7 +578,8 @@ def wrong_user(world: World, device: str, other: str) -> None:
 def wrong_cursor(world: World, device: str, other: str) -> None:
     """A cursor is sent by another client, of another subject or tenant, than it was given to."""
     one, two = world.device(device), world.device(other)
-    if one.replica is None or one.who == two.who or one.place.client_id == two.place.client_id:
+    same = one.who == two.who or one.place.client_id == two.place.client_id
+    if one.replica is None or same or two.revoked:
         return
     cursor = world.held(one).cursor
     if not cursor:
@@ -579,7 +595,8 @@ def wrong_cursor(world: World, device: str, other: str) -> None:
 def simple_pull(world: World, device: str, max_bytes: int, pages: int | None, by_time: bool) -> None:
     """A client without a replica pulls, and may stop in the middle."""
     client = world.simple.setdefault(device, SimpleClient(world.device(device)))
-    client.pull(world, max_bytes=max_bytes, most_pages=pages, by_time=by_time)
+    if not client.device.revoked:
+        client.pull(world, max_bytes=max_bytes, most_pages=pages, by_time=by_time)
 
 
 STRANGE = ("create", "create private", "set", "set scope", "delete", "garbage", "future", "unknown register")
@@ -597,6 +614,8 @@ STRANGE = ("create", "create private", "set", "set scope", "delete", "garbage", 
 def strange_batch(world: World, device: str, slot: int, kinds: tuple[str, ...], lag: int, anew: bool) -> None:
     """A program of another maker sends operations, some of which are none."""
     one = world.device(device)
+    if one.revoked:
+        return
     number = world.turn()
     replica = ReplicaId(number.to_bytes(16, "big"))
     bodies = [

@@ -11,7 +11,7 @@ from typing import Any
 from scrubjay.feed import read_state
 from scrubjay.memory import MemoryId, id_text
 from scrubjay.merge import State
-from scrubjay.stamp import parse_time_text
+from scrubjay.stamp import Stamp, parse_time_text
 
 LOCAL = -1
 
@@ -44,6 +44,8 @@ class Held:
     dead_letters: set[MemoryId]
     touched: dict[MemoryId, int]
     counts: dict[MemoryId, int]
+    embedded: dict[MemoryId, Stamp]
+    """The memories that have a vector here, and of which content it was made."""
     named: dict[str, set[MemoryId]]
     """The memories that each table names."""
 
@@ -121,6 +123,10 @@ def _read(sql: sqlite3.Connection) -> Held:
         graves=named["graves"],
         dead_letters=named["dead_letters"],
         touched=_numbers(sql, "SELECT id, total FROM touches"),
+        embedded={
+            MemoryId(id_text(key)): Stamp.unpack(stamp)
+            for key, stamp in sql.execute("SELECT id, content_stamp FROM vectors")
+        },
         counts=_numbers(sql, "SELECT id, count FROM counts"),
         named=named,
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from client_sync import synchronize
 from scrubjay import v1
 from scrubjay.feed import bucket_digests, digest
 from scrubjay.memory import MemoryId, canonical_json, id_bytes
@@ -18,6 +19,7 @@ from scrubjay.operation import Operation
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.memory_store import StreamKey
 from tests.sync.held import Held, Position, every_byte
+from tests.sync.line import Line
 from tests.sync.oracle import DUPLICATE, LATER, REJECTED, Truth, Verdict, Who
 from tests.sync.simple_client import SimpleClient
 
@@ -196,6 +198,8 @@ def directive_has_a_reason(world: World, device: Device, response: v1.SyncRespon
         assert device.may_fork or world.restores, f"{device.name} is told {directive}"
     elif response.directive == v1.DIRECTIVE_EPOCH_CHANGED:
         assert world.restores, f"{device.name} is told {directive}"
+    elif response.directive == v1.DIRECTIVE_WIPE:
+        assert device.revoked, f"{device.name} is told {directive}"
     elif response.directive == v1.DIRECTIVE_RESYNC:
         assert world.collected, f"{device.name} is told {directive}"
     else:
@@ -336,6 +340,27 @@ def private_never_leaks_into_files(world: World) -> None:
         private_never_leaks(world, device, every_byte(device.disk.path), "the file")
 
 
+def embeddings_are_of_what_stands(world: World) -> None:
+    """Every memory of the server's has its embedding on the device, made from the content that stands."""
+    for device in alive(world):
+        held = world.held(device)
+        wanted = {i: state.stamps["content"] for i, state in held.shown.items() if i not in held.local}
+        assert held.embedded == wanted, f"{device.name}: {held.embedded.keys() ^ wanted.keys()}"
+
+
+def nobody_listens_any_more(world: World) -> None:
+    """A Watch that ended costs nothing."""
+    assert not world.server.shard.hub._subscriptions
+
+
+def digests_ask_for_nothing(world: World) -> None:
+    """A device that compares everything with the server has nothing to load anew."""
+    for device in alive(world):
+        assert device.replica is not None
+        report = synchronize(device.replica, Line(world, device), verify=True)
+        assert not report.loaded, f"{device.name} loaded everything anew"
+
+
 def counters_exact(world: World) -> None:
     """Every look at a memory is counted once."""
     for who in world.oracle.watchers:
@@ -379,6 +404,8 @@ def restore_brings_all_back_and_nothing_deleted(world: World) -> None:
 def stop_after_any_page_equals_one_run(world: World) -> None:
     """Whoever pulls page by page, at any pace and size, ends with what one run brings."""
     for name, client in world.simple.items():
+        if client.device.revoked:
+            continue
         client.pull(world, max_bytes=1, most_pages=None)
         who = client.who
         once = SimpleClient(client.device)
@@ -396,5 +423,8 @@ AT_REST = (
     no_lost_acknowledged_operation,
     retraction_complete,
     private_never_leaks_into_files,
+    embeddings_are_of_what_stands,
+    nobody_listens_any_more,
+    digests_ask_for_nothing,
     counters_exact,
 )

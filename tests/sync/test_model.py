@@ -13,12 +13,15 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from tests.postgres import PostgresServer
 from tests.sync.actions import ACTIONS, perform
+from tests.sync.postgres_databases import PostgresDatabases
 from tests.sync.runs import Places, play, script
 from tests.sync.world import World
 
 SEEDS = 30
 """Runs from seeds, beside those that Hypothesis chooses; the soak runs thousands."""
+SEEDS_ON_POSTGRES = range(1000, 1004)
 EXAMPLES = 15
 STEPS_OF_EXAMPLE = 40
 
@@ -80,7 +83,16 @@ def test_the_promises_hold_in_a_run_from_a_seed(seed: int, places: Places) -> No
     play(script(seed), places, seed)
 
 
-@pytest.mark.parametrize("seed", (3, 12))
+@pytest.mark.parametrize("seed", SEEDS_ON_POSTGRES)
+def test_the_promises_hold_on_postgresql(seed: int, postgres: PostgresServer, shard_template: str) -> None:
+    databases = PostgresDatabases(postgres, shard_template)
+    try:
+        play(script(seed), lambda _: databases, seed)
+    finally:
+        databases.drop()
+
+
+@pytest.mark.parametrize("seed", [3, 12])
 def test_a_run_repeats_exactly_from_its_seed(seed: int, places: Places) -> None:
     ends: list[object] = []
 

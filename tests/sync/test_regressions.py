@@ -45,6 +45,20 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("sync", {"device": "tablet"}),
         ("roll_back", {"device": "tablet"}),
     ],
+    "a file that is used with the token of a device that is to be wiped stays": [
+        ("revoke", {"device": "phone"}),
+        ("wrong_user", {"device": "bob", "other": "phone"}),
+    ],
+    "an edit that is answered again stays shown until the page that has it": [
+        ("add", {"device": "tablet", "slot": 0, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "tablet"}),
+        ("update", {"device": "tablet", "slot": 0, "value": ("metadata.k", 1)}),
+        ("sync", {"device": "tablet", "faults": ("answer lost",)}),
+        ("limits", {"page_bytes": 1, "operations": 500, "chunk_bytes": 4096}),
+        ("web_add", {"slot": 1, "level": SHARED, "scope": "work"}),
+        ("web_update", {"slot": 0, "value": ("scope", "general")}),
+        ("sync", {"device": "tablet", "faults": ("ok", "request lost")}),
+    ],
     "a server that is restored twice gets back what it got back the first time": [
         ("backup", {}),
         ("web_add", {"slot": 1, "level": SHARED, "scope": "work"}),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from client_sync import Replica, ReplicaError, synchronize
+from client_sync import Replica, ReplicaError, Wiped, synchronize
 from client_sync.identity import Identity
 from scrubjay import v1
 from scrubjay.errors import InvalidField, ScrubjayError
@@ -118,6 +118,11 @@ class Device:
     def who(self) -> Who:
         """As a viewer."""
         return self.place.who
+
+    @property
+    def revoked(self) -> bool:
+        """Whether it is not wanted any more."""
+        return self.caller.role is Role.REVOKED_DEVICE
 
 
 class World:
@@ -325,7 +330,12 @@ class World:
         return other
 
     def sync(
-        self, device: Device, plan: Iterable[str] = (), crash: CrashPoint | None = None
+        self,
+        device: Device,
+        plan: Iterable[str] = (),
+        crash: CrashPoint | None = None,
+        *,
+        vectors: bool = False,
     ) -> Exception | None:
         """Synchronize the device over a line that breaks as planned; the error that ended it, if any."""
         line = Line(self, device)
@@ -333,12 +343,21 @@ class World:
 
         def work(replica: Replica) -> Exception | None:
             try:
-                synchronize(replica, line)
+                synchronize(replica, line, vectors=vectors)
             except (ScrubjayError, ReplicaError) as error:
                 return error
             return None
 
-        return self.running(device, work, crash)
+        error = self.running(device, work, crash)
+        if isinstance(error, Wiped):
+            self._wiped(device)
+        return error
+
+    def _wiped(self, device: Device) -> None:
+        """The device deleted its memories, as it was told."""
+        device.replica, device.wiped = None, True
+        left = [path.name for path in device.disk.path.parent.iterdir()]
+        assert not left, f"{device.name} kept {left}"
 
     def calm(self) -> None:
         """Faults end: late requests arrive or never do, and everybody synchronizes until nothing moves."""
@@ -347,8 +366,8 @@ class World:
             for device in self.devices.values():
                 if device.replica is not None:
                     self.wait(SECOND)
-                    error = self.sync(device)
-                    assert error is None, f"{device.name}: {error!r}"
+                    error = self.sync(device, vectors=True)
+                    assert error is None or isinstance(error, Wiped), f"{device.name}: {error!r}"
         self.judge(invariants.ALWAYS)
         for invariant in invariants.AT_REST:
             invariant(self)
