@@ -6,8 +6,8 @@ standard output when it is ready and when a word is done:
 - ``work``: use the app and synchronize, until another word comes; this one has no end to be told of.
 - ``write``: use the app a little, and send nothing; says what waits.
 - ``try``: do one thing in the app; says what failed.
-- ``sync``: synchronize once; says what came of it, or what failed, as a bad network and an unannounced
-  restore may let it.
+- ``sync``: synchronize once; says what came of it, or what failed, as a bad network, an unannounced
+  restore and a full disk may let it.
 - ``list``: says what the app shows.
 - ``settle``: synchronize and compare everything with the server, until it answers and nothing waits.
 - ``quit``: close the replica and end.
@@ -148,7 +148,7 @@ class Device:
         """Synchronize once."""
         try:
             return self._sync()
-        except (*EXPECTED, CursorAhead) as error:
+        except (*EXPECTED, CursorAhead, ReplicaError) as error:
             _note(error)
             return {"error": type(error).__name__}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from client_sync import Replica, TransferBroken, UpgradeNeeded, Wiped, synchronize
-from client_sync.exchange import bodies_of
+from client_sync.exchange import bodies_of, next_request
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
 from client_sync.sync import MAX_RECOVERIES
@@ -174,3 +174,18 @@ def test_a_clock_that_is_ahead_is_corrected_and_the_edit_stamped_anew(tmp_path: 
         times = [v1.Operation.FromString(bodies_of(r)[0]).time >> 16 for r in remote.requests[1:]]
         assert times == [ahead // 1000, NOW // 1000]
         assert replica.list() == [tea]
+
+
+def test_an_answer_is_dropped_where_another_process_sent_a_batch_meanwhile(replica: Replica) -> None:
+    synchronize(replica, Scripted())
+
+    def while_another_process_sends(request: v1.SyncRequest) -> v1.SyncResponse:
+        with Replica.open(replica.file.path, wall=lambda: NOW) as other:
+            other.add("tea")
+            assert len(bodies_of(next_request(other))) == 1
+        return quiet(request)
+
+    server = Scripted(while_another_process_sends)
+    report = synchronize(replica, server)
+    assert (report.pushed, report.unsent) == (1, 0)
+    assert [len(bodies_of(request)) for request in server.requests] == [0, 1]
