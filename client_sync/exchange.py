@@ -130,7 +130,12 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
         copies.take_applied(response.commit_stamp, more=response.more)
         copies.settle(server_time)
         _take_counts(sql, request, response)
-        set_meta(sql, cursor=response.last_sync_at, clock_offset=replica.clock.offset)
+        set_meta(
+            sql,
+            cursor=response.last_sync_at,
+            position=response.commit_stamp,
+            clock_offset=replica.clock.offset,
+        )
         finished = not response.more and not outbox.unanswered_count()
         if finished:
             set_meta(sql, synced_at=server_time)

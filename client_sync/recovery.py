@@ -224,7 +224,7 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         for memory_id in outbox.memory_ids():
             copies.touch(memory_id)
         copies.settle()
-        set_meta(sql, cursor=last.last_sync_at, reload=None)
+        set_meta(sql, cursor=last.last_sync_at, position=last.commit_stamp, reload=None)
     return int(count)
 
 

@@ -232,7 +232,9 @@ def apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | No
                 "SELECT 1 FROM outbox WHERE number IS NOT NULL AND result IS NULL LIMIT 1"
             ).fetchone()
             flagged = any(get_meta(sql, key) is not None for key in ("reoffer_from", "forked", "reload"))
-            here = get_meta(sql, "cursor", "")
+            here, position = get_meta(sql, "cursor", ""), int(get_meta(sql, "position", 0))
+        if not flagged and here != response.from_sync_at and response.commit_stamp <= position:
+            return SyncReport()  # an echo of what came by another way
         if waiting or flagged or here != response.from_sync_at:
             return None
         try:
@@ -253,7 +255,7 @@ def _take_watched(replica: Replica, response: v1.WatchResponse) -> SyncReport | 
         copies.apply_page(changes)
         copies.take_applied(response.commit_stamp, more=response.more)
         copies.settle(server_time)
-        set_meta(sql, cursor=response.last_sync_at, synced_at=server_time)
+        set_meta(sql, cursor=response.last_sync_at, position=response.commit_stamp, synced_at=server_time)
         report.pulled, report.changed = len(changes), copies.shown
         retracted = bool(copies.retracted)
     if retracted:
