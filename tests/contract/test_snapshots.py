@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -521,15 +521,35 @@ def test_few_are_made_at_once_and_writes_go_on_meanwhile(phone: Device, files: F
         assert len({one.result(PATIENCE) for one in asking}) == len(viewers)
 
 
+class LookedAt(Ending):
+    """Tells when somebody who can be woken looked whether it has come."""
+
+    def __init__(self) -> None:
+        self.looked = threading.Event()
+        self.hooked = False
+        super().__init__()
+
+    def on_end(self, hook: Callable[[], object]) -> None:
+        super().on_end(hook)
+        self.hooked = True
+
+    def __getattribute__(self, name: str) -> object:
+        found = super().__getattribute__(name)
+        if name == "over" and self.hooked:
+            self.looked.set()
+        return found
+
+
 def test_who_leaves_while_it_waits_for_its_turn_or_its_file_waits_no_more(
     phone: Device, files: Files, held: Held
 ) -> None:
     phone.sync(phone.create("tea"))
-    maker, waiter = Ending(), Ending()
+    maker, waiter = Ending(), LookedAt()
     with ThreadPoolExecutor(2) as pool:
         making = pool.submit(files.name, PHONE, maker)
         held.begun(1)
         waiting = pool.submit(files.name, PHONE, waiter)
+        assert waiter.looked.wait(PATIENCE)
         waiter.end(ServerBusy("enough"))
         with pytest.raises(ServerBusy):
             waiting.result(PATIENCE)

@@ -139,8 +139,8 @@ def test_what_is_hidden_wakes_nobody_and_moves_the_place_where_the_next_page_end
     looks = threading.Semaphore(0)
     pull = server.shard.pull
 
-    def counted(asked: Pull, *given: Any) -> object:
-        pulled = pull(asked, *given)
+    def counted(asked: Pull, *given: Any, **named: Any) -> object:
+        pulled = pull(asked, *given, **named)
         if asked.viewer.client_id == laptop.client_id:
             looks.release()
         return pulled

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -228,10 +230,15 @@ def test_a_stream_ends_once_its_credential_stands_for_something_else(
     assert (answer.code, type(answer.error)) == (grpc.StatusCode.UNAVAILABLE, Unavailable)
 
 
-def test_a_credential_is_not_looked_at_with_every_response(running: Running) -> None:
+def test_a_credential_is_looked_at_now_and_then_and_not_with_every_response(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count()
+    clock = SimpleNamespace(monotonic=lambda: next(seconds), time_ns=time.time_ns)
+    monkeypatch.setattr(interceptors, "time", clock)
     running.service.says = lambda _ending: iter([v1.WatchResponse()] * 100)
     assert len(list(running.watch())) == 100
-    assert running.devices.looks == 1
+    assert running.devices.looks == 1 + 3
 
 
 def _signs_of_life(ending: Ending) -> Iterator[v1.WatchResponse]:
