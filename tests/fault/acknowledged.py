@@ -15,6 +15,10 @@ CANARY = re.compile(r"zq([splh])(\d\d)x[0-9a-f]{8}")
 that number alone, and l stays on the device of that number."""
 
 
+NEVER_SEEN = (0, "")
+"""The stamp of a register that was set and cleared before its memory was first sent: it has none."""
+
+
 def canary(kind: str, number: int, chance: int) -> str:
     """A mark of this kind of the device ``number``."""
     return f"zq{kind}{number:02d}x{chance:08x}"

@@ -15,7 +15,7 @@ from client_sync import Replica
 from scrubjay.errors import MemoryDeleted, MemoryNotFound
 from scrubjay.memory import JsonValue, Memory, PrivacyLevel, id_bytes
 from scrubjay.stamp import unpack_field_stamps
-from tests.fault.acknowledged import Acknowledged, Log, canary
+from tests.fault.acknowledged import NEVER_SEEN, Acknowledged, Log, canary
 
 SHARED, PRIVATE, LOCAL = PrivacyLevel.SHARED, PrivacyLevel.PRIVATE, PrivacyLevel.LOCAL_ONLY
 FLIPS, MOVES = "flips", "moves"
@@ -120,8 +120,11 @@ class DeviceApp:
         self, kind: str, memory: Memory, text: str, values: Mapping[str, JsonValue] | None = None
     ) -> None:
         stamps = self._stamps(memory)
-        written = {name: stamp for name, stamp in stamps.items() if values is None or name in values}
-        registers = {name: (stamp.time, stamp.replica.hex()) for name, stamp in written.items()}
+        written = stamps if values is None else {name: stamps.get(name) for name in values}
+        registers = {
+            name: (stamp.time, stamp.replica.hex()) if stamp else NEVER_SEEN
+            for name, stamp in written.items()
+        }
         self._log.append(Acknowledged(kind, memory.id, int(memory.privacy_level), text, registers))
 
     def _stamps(self, memory: Memory) -> dict[str, Any]:

@@ -288,6 +288,8 @@ class _Connection:
                 await self._flowing.wait()
                 passing = self._passing(way, data)
                 log.write(passing)
+                if writer.is_closing():
+                    return
                 writer.write(passing)
                 with suppress(OSError):
                     await writer.drain()

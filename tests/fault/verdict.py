@@ -119,11 +119,11 @@ def _lost(served: Served, device: Judged, memory_id: MemoryId, writes: list[Ackn
     if not kept_here and row is None:
         return "the memory"
     state = held.shown[memory_id] if row is None else row[1]
-    for write in writes:
-        for name, (time, replica) in write.registers.items():
-            standing = state.stamps.get(name)
-            if standing is None or (standing.time, standing.replica.hex()) < (time, replica):
-                return name
+    latest = {name: stamp for write in writes for name, stamp in write.registers.items()}
+    for name, (time, replica) in latest.items():
+        standing = state.stamps.get(name)
+        if time and (standing is None or (standing.time, standing.replica.hex()) < (time, replica)):
+            return name
     return ""
 
 
