@@ -71,6 +71,8 @@ def _both(change: str, remove: str, changes: Sequence[HistoryChange]) -> str:
 
 def _stands(changes: Sequence[HistoryChange]) -> str:
     """What stands in place of the writes that were not stored."""
+    if not changes:  # a delete is stored wherever the memory can be seen
+        return "the memory had been taken back from it"
     if [change.field for change in changes] == ["privacy_level"]:
         return "who may see it stays as its owner says"
     return f"a later edit of {_named(changes)} stands"

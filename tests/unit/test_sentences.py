@@ -53,6 +53,12 @@ def test_a_plain_edit_says_who_did_what() -> None:
     assert said(SET, APPLIED, change("content"), client_id="") == "A client without a name changed content."
 
 
+def test_a_delete_of_what_was_taken_back_says_so() -> None:
+    assert said(DELETE, SUPERSEDED) == (
+        "phone wanted to delete it, but the memory had been taken back from it."
+    )
+
+
 def test_many_fields_are_counted() -> None:
     fields = [change(f"tags.{n}") for n in range(7)]
     assert said(SET, APPLIED, *fields) == "phone changed tags.0, tags.1, tags.2, tags.3 and 3 more."
