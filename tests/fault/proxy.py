@@ -284,7 +284,7 @@ class _Connection:
         with kept.open("wb", buffering=0) as log:
             while True:
                 due, data = await link.get()
-                await asyncio.sleep(max(0.0, due - loop.time()))
+                await asyncio.sleep(max(0.0, due - loop.time()))  # the line's own slowness
                 await self._flowing.wait()
                 passing = self._passing(way, data)
                 log.write(passing)
@@ -306,9 +306,11 @@ class _Connection:
         if self._left > 0 or before <= 0:
             return False
         if self._fault.kind is Kind.HALF_OPEN:
-            await (asyncio.sleep(self._fault.seconds) if self._fault.seconds else asyncio.Event().wait())
+            await (
+                asyncio.sleep(self._fault.seconds) if self._fault.seconds else asyncio.Event().wait()
+            )  # the line's own slowness
         elif self._fault.kind is Kind.STALL:
             self._flowing.clear()
-            await asyncio.sleep(self._fault.seconds)
+            await asyncio.sleep(self._fault.seconds)  # the line's own slowness
             self._flowing.set()
         return self._fault.kind in (Kind.CUT, Kind.HALF_OPEN)

@@ -24,7 +24,8 @@ _Query = Callable[[str], Iterable[tuple[Any, ...]]]
 @dataclass
 class Served:
     """``rows``: the living as (commit stamp, state); ``graves``: the dead; ``changes``: of every memory, the
-    kinds of its operations and what they wrote, as text; ``counts``: totals by (memory, replica)."""
+    kinds of its operations and what they wrote, as text; ``counts``: totals by (memory, replica);
+    ``waiting``: memories with edits that came before their create."""
 
     rows: dict[MemoryId, tuple[int, State]] = field(default_factory=dict)
     graves: set[MemoryId] = field(default_factory=set)
@@ -32,6 +33,7 @@ class Served:
         default_factory=lambda: defaultdict(list)
     )
     counts: dict[tuple[MemoryId, bytes], int] = field(default_factory=dict)
+    waiting: set[MemoryId] = field(default_factory=set)
 
 
 def of_files(data_dir: Path) -> Served:
@@ -66,3 +68,4 @@ def _gather(found: Served, query: _Query) -> None:
         found.changes[MemoryId(str(key))].append((OperationKind(kind), changes))
     for key, replica, total in query("SELECT memory_id, replica_id, total FROM access_counts"):
         found.counts[MemoryId(str(key)), bytes(replica)] = total
+    found.waiting |= {MemoryId(str(key)) for (key,) in query("SELECT memory_id FROM waiting")}

@@ -56,7 +56,7 @@ class Seen:
 def enrolment(server: ServerProcess, admin_key: str, **who: object) -> str:
     """A code that lets one device in."""
     with connect(server.address, admin_key) as channel:
-        request = v1.CreateEnrolmentRequest(tenant_id="dev", user_id=USER, **who)  # type: ignore[arg-type]
+        request = v1.CreateEnrolmentRequest(tenant_id="dev", user_id=USER, **who)  # type: ignore[arg-type]  # by name
         return v1.TenantAdminServiceStub(channel).CreateEnrolment(request).enrolment_code
 
 
@@ -111,7 +111,7 @@ class Storm:
         ]
         choices, weights = zip(*deeds, strict=True)
         while time.monotonic() < ends_at:
-            time.sleep(self._chance.uniform(0.3, 1.5))
+            time.sleep(self._chance.uniform(0.3, 1.5))  # the time between two faults
             for device in self._devices:
                 device.check()
             self._chance.choices(choices, weights)[0]()
@@ -123,14 +123,14 @@ class Storm:
     def _kill_server(self) -> None:
         self.seen.faults["server killed"] += 1
         self._server.kill()
-        time.sleep(self._chance.choice([0, 0, 0.5, 2]))
+        time.sleep(self._chance.choice([0, 0, 0.5, 2]))  # how long the fault lasts
         self._server = self._started()
         self._proxy.target = self._server.address
 
     def _pause_server(self) -> None:
         self.seen.faults["server paused"] += 1
         self._server.pause()
-        time.sleep(self._chance.uniform(0.1, 1.5))
+        time.sleep(self._chance.uniform(0.1, 1.5))  # how long the fault lasts
         self._server.resume()
 
     def _kill_device(self) -> None:
@@ -143,7 +143,7 @@ class Storm:
         self.seen.faults["device paused"] += 1
         device = self._chance.choice(self._devices)
         device.signal(signal.SIGSTOP)
-        time.sleep(self._chance.uniform(0.1, 1.5))
+        time.sleep(self._chance.uniform(0.1, 1.5))  # how long the fault lasts
         device.signal(signal.SIGCONT)
 
     def _cut_everybody(self) -> None:

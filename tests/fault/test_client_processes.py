@@ -57,14 +57,14 @@ def test_two_processes_on_one_file_both_write_and_one_keeps_it_in_step(place: Pl
         for device in place.devices.values():
             device.tell("work")
         command.tell("work")
-        time.sleep(WORK_SECONDS)
+        time.sleep(WORK_SECONDS)  # both write meanwhile
         app.kill()
-        time.sleep(WORK_SECONDS)
+        time.sleep(WORK_SECONDS)  # both write meanwhile
         command.check()
         app.start()
         app.tell("work")
         command.kill()
-        time.sleep(WORK_SECONDS)
+        time.sleep(WORK_SECONDS)  # both write meanwhile
         command.start()
         assert command.ask("write")
         command.quit()
@@ -92,7 +92,7 @@ def test_what_another_process_wrote_is_sent_by_the_one_that_syncs(place: Place) 
     ends_at = time.monotonic() + 20
     while read_held(app.replica).unanswered > 3:  # its own newest writes
         assert time.monotonic() < ends_at
-        time.sleep(0.1)
+        time.sleep(0.1)  # the next look
     app.ask("settle")
     place.quit()
     place.judge()
@@ -203,7 +203,7 @@ def test_a_replica_that_is_closed_in_the_middle_keeps_what_it_said_is_saved(tmp_
     for thread in threads:
         thread.start()
     while len(told) < 20:
-        time.sleep(0.001)
+        time.sleep(0.001)  # the next look
     replica.close()
     for thread in threads:
         thread.join()

@@ -48,7 +48,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
     ends_at = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         assert time.monotonic() < ends_at, what
-        time.sleep(0.05)
+        time.sleep(0.05)  # the next look
 
 
 # --- a server that is restored --------------------------------------------------------------------

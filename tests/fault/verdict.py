@@ -140,7 +140,8 @@ def _not_in_history(served: Served, device: Judged, memory_id: MemoryId, writes:
 
 
 def no_resurrection(served: Served, devices: list[Judged]) -> None:
-    """A dead id lives nowhere."""
+    """A dead id lives nowhere, and no edit waits for it, or for anything else, to be created."""
+    assert not served.waiting
     dead = set(served.graves)
     for device in devices:
         dead |= device.held.graves
