@@ -306,9 +306,9 @@ class _Connection:
         if self._left > 0 or before <= 0:
             return False
         if self._fault.kind is Kind.HALF_OPEN:
-            await (
-                asyncio.sleep(self._fault.seconds) if self._fault.seconds else asyncio.Event().wait()
-            )  # the line's own slowness
+            if not self._fault.seconds:
+                await asyncio.Event().wait()
+            await asyncio.sleep(self._fault.seconds)  # the line's own slowness
         elif self._fault.kind is Kind.STALL:
             self._flowing.clear()
             await asyncio.sleep(self._fault.seconds)  # the line's own slowness

@@ -128,15 +128,18 @@ def _lost(served: Served, device: Judged, memory_id: MemoryId, writes: list[Ackn
 
 
 def _not_in_history(served: Served, device: Judged, memory_id: MemoryId, writes: list[Acknowledged]) -> str:
+    operations = served.changes[memory_id]
+    changes = "".join(changes for _, changes in operations)
     if memory_id in served.graves:
-        deleted = OperationKind.DELETE in [kind for kind, _ in served.changes[memory_id]]
-        return "" if deleted else "the history of the delete"
-    texts = [write.text for write in writes if write.text]
-    if not texts or memory_id not in served.rows or memory_id in device.held.dead_letters:
+        if OperationKind.DELETE not in [kind for kind, _ in operations]:
+            return "the history of the delete"
+        if writes[-1].kind == "delete":
+            return ""  # what it had not sent before went with it
+    elif memory_id not in served.rows or memory_id in device.held.dead_letters:
         return ""
-    changes = "".join(changes for _, changes in served.changes[memory_id])
-    stands = texts[-1] == served.rows[memory_id][1].memory.content
-    return "" if stands or texts[-1] in changes else "the history of its text"
+    texts = [write.text for write in writes if write.text]
+    stands = memory_id in served.rows and texts[-1:] == [served.rows[memory_id][1].memory.content]
+    return "" if not texts or stands or texts[-1] in changes else "the history of its text"
 
 
 def no_resurrection(served: Served, devices: list[Judged]) -> None:
