@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from client_sync import journal
 from client_sync.errors import ReplicaError
@@ -17,7 +18,7 @@ from client_sync.outbox import Outbox, applied_state
 from scrubjay import v1
 from scrubjay.errors import InvalidField
 from scrubjay.feed import joined, read_state, stored_message
-from scrubjay.memory import MemoryId, Micros, id_bytes, id_text
+from scrubjay.memory import MemoryId, Micros, hashed_id, id_bytes, id_text
 from scrubjay.merge import State, join
 from scrubjay.operation import OperationKind, replay
 from scrubjay.stamp import CommitStamp, pack_field_stamps
@@ -133,6 +134,7 @@ class Copies:
         return change.memory_id, commit_stamp, created_at, message, change.field_stamps
 
     def _take(self, memory_id: MemoryId, commit_stamp: CommitStamp, change: v1.Change) -> None:
+        keep_apart(self._sql, change.memory_id)
         old = self.get(memory_id)
         if change.kind == v1.CHANGE_KIND_WHOLE:
             message = stored_message(change.memory, memory_id, self._identity.subject)
@@ -280,6 +282,29 @@ class Copies:
         )
         if updated.rowcount == 0:
             self._sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)", (key, *values[:4]))
+
+
+def keep_apart(sql: sqlite3.Connection, key: bytes) -> None:
+    """Keep a memory of this device alone under an id of its own, since the server has one of its id: a copy
+    of this file has shared it. What was written here neither leaves nor is lost."""
+    local = (LOCAL, key)
+    row = sql.execute("SELECT message, field_stamps FROM rows WHERE commit_stamp = ? AND id = ?", local)
+    found = row.fetchone()
+    if found is None:
+        return
+    state = Copy(LOCAL, *found).state
+    memory = replace(state.memory, id=apart_id(state.memory.id))
+    copy = Copy.of(State(memory, state.stamps), LOCAL)
+    sql.execute("DELETE FROM rows WHERE commit_stamp = ? AND id = ?", local)
+    sql.execute(
+        "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, NULL)",
+        (id_bytes(memory.id), LOCAL, memory.created_at, copy.message, copy.field_stamps),
+    )
+
+
+def apart_id(memory_id: MemoryId) -> MemoryId:
+    """The id of a memory that is kept apart from the server's one of the same id."""
+    return MemoryId(hashed_id(b"apart" + id_bytes(memory_id)))
 
 
 def copy_rows(sql: sqlite3.Connection) -> Iterable[tuple[bytes, CommitStamp]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from client_sync import journal
-from client_sync.copies import Copies
+from client_sync.copies import Copies, keep_apart
 from client_sync.errors import TransferBroken
 from client_sync.exchange import Exchanged, take_result
 from client_sync.file_lock import locked
@@ -213,6 +213,9 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         outbox = Outbox(sql, replica.identity)
         outbox.drop(outbox.passed(last.commit_stamp))
         _forget_vanished(sql)
+        shared = "SELECT id FROM rows WHERE commit_stamp < 0 AND id IN (SELECT id FROM loaded.rows)"
+        for (key,) in sql.execute(shared).fetchall():
+            keep_apart(sql, key)
         sql.execute("DELETE FROM beneath")
         sql.execute("DELETE FROM rows WHERE commit_stamp >= 0")
         # A row that is local here was shared by this file once, which then went back in time.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
 from scrubjay import v1
@@ -36,10 +38,12 @@ def _fetch(replica: Replica, remote: RemoteSync, rows: list[tuple[bytes, bytes]]
     answer = remote.vectors(v1.VectorsRequest(keys=keys))
     found = [(v.key.memory_id, v.key.content_stamp, answer.space, v.code) for v in answer.vectors]
     with replica.file.transaction(durable=False) as sql:
-        # A memory that was taken back meanwhile gets none.
-        sql.executemany(
-            "INSERT OR REPLACE INTO vectors SELECT ?1, ?2, ?3, ?4 WHERE EXISTS"
-            " (SELECT 1 FROM rows WHERE id = ?1)",
-            found,
-        )
-    return len(found)
+        # None for a memory that was taken back, or got another content, meanwhile.
+        fresh = [each for each in found if _is_of(sql, each[0], each[1])]
+        sql.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?, ?)", fresh)
+    return len(fresh)
+
+
+def _is_of(sql: sqlite3.Connection, key: bytes, content_stamp: bytes) -> bool:
+    row = sql.execute("SELECT field_stamps FROM rows WHERE id = ?", (key,)).fetchone()
+    return row is not None and unpack_field_stamps(row[0])["content"].pack() == content_stamp

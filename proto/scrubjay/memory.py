@@ -6,6 +6,7 @@ None or the empty string, as the field says. Nothing here reads a clock or draws
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -189,6 +190,14 @@ def id_text(packed: bytes) -> str:
         raise ValueError(f"a UUID has 16 bytes, not {len(packed)}")
     text = packed.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def hashed_id(material: bytes) -> str:
+    """The UUID, of version 8, that follows from some bytes."""
+    digest = bytearray(hashlib.sha256(material).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = digest[8] & 0x3F | 0x80
+    return id_text(bytes(digest))
 
 
 def local_violation(field_path: str, level: PrivacyLevel) -> FieldViolation | None:

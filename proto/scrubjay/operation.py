@@ -25,6 +25,7 @@ from scrubjay.memory import (
     Micros,
     PrivacyLevel,
     Subject,
+    hashed_id,
     id_bytes,
     id_text,
     local_violation,
@@ -76,10 +77,7 @@ class Operation:
 def derived_id(sender: ReplicaId, number: int, encoded: bytes) -> OperationId:
     """The id of an operation that names none: of its sender, its number and its bytes, so that two files
     that share a replica never give two edits one id."""
-    digest = bytearray(hashlib.sha256(sender + number.to_bytes(8, "big") + encoded).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x80
-    digest[8] = digest[8] & 0x3F | 0x80
-    return OperationId(id_text(bytes(digest)))
+    return OperationId(hashed_id(sender + number.to_bytes(8, "big") + encoded))
 
 
 def next_chain(chain: bytes, encoded: bytes) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from client_sync import Replica, ReplicaDamaged, ReplicaExists, ReplicaMissing
+from client_sync.copies import Copies, apart_id
 from client_sync.exchange import bodies_of, next_request
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
@@ -15,9 +16,12 @@ from client_sync.recovery import begin_fork
 from client_sync.replica_file import set_meta
 from client_sync.salvage import is_whole, salvage
 from client_sync.sign_out import SignOut, sign_out
+from scrubjay import v1
 from scrubjay.errors import InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound
+from scrubjay.feed import open_page, seal_page
 from scrubjay.memory import ClientId, Memory, Micros, PrivacyLevel, Subject
 from scrubjay.operation import Operation, OperationKind
+from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, pack_field_stamps
 
 PHONE = Identity(b"principa", ClientId("phone"), Subject("user", "alice"))
 
@@ -210,3 +214,22 @@ def test_signing_out_keeps_or_wipes_and_says_how_many_were_not_sent(replica: Rep
     assert sign_out(replica, SignOut.KEEP) == 1
     assert sign_out(Replica.open(path), SignOut.WIPE) == 1
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_local_memory_that_a_copy_of_the_file_shared_is_kept_apart(replica: Replica) -> None:
+    diary = replica.add("diary", privacy_level=PrivacyLevel.LOCAL_ONLY)
+    shared = v1.Change(
+        kind=v1.CHANGE_KIND_WHOLE,
+        memory=v1.Memory(
+            content="diary for two", owner_client_id="phone", privacy_level=v1.PRIVACY_LEVEL_PRIVATE
+        ),
+        field_stamps=pack_field_stamps({"content": Stamp(1 << 16, ReplicaId(b"r" * 16))}),
+    )
+    with replica.file.transaction(durable=False) as sql:
+        copies = Copies(sql, PHONE, Outbox(sql, PHONE))
+        page = seal_page([(diary.id, CommitStamp(2 << 16), shared)])
+        copies.apply_page(open_page(page))
+        copies.settle()
+    assert replica.get(diary.id).content == "diary for two"
+    (mine,) = (memory for memory in replica.list() if memory.privacy_level is PrivacyLevel.LOCAL_ONLY)
+    assert (mine.id, mine.content) == (apart_id(diary.id), "diary")
