@@ -25,7 +25,7 @@ from client_sync.errors import (
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 10
 """How long to wait for another process that writes the file, such as a background sync."""
-SIDE_FILES = ("-wal", "-shm", ".loading", ".loading.lock")
+SIDE_FILES = ("-wal", "-shm", ".loading", ".loading.lock", ".loading.lock-journal")
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
