@@ -6,21 +6,20 @@ called where what they are about happens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from client_sync import synchronize
-from scrubjay import v1
+from client_sync.copies import apart_id
 from scrubjay.feed import bucket_digests, digest
 from scrubjay.memory import MemoryId, canonical_json, id_bytes
 from scrubjay.merge import State, get
-from scrubjay.operation import Operation
-from scrubjay.stamp import CommitStamp, Stamp
+from scrubjay.stamp import CommitStamp
 from server.store.memory_store import StreamKey
-from tests.sync.held import Held, Position, every_byte
+from tests.sync import occasions
+from tests.sync.held import Position, every_byte
 from tests.sync.line import Line
-from tests.sync.oracle import DUPLICATE, LATER, REJECTED, Truth, Verdict, Who
+from tests.sync.oracle import Truth, Who
 from tests.sync.simple_client import SimpleClient
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def cursor_misses_nothing(world: World) -> None:
                 assert copy is not None, f"{device.name} misses {memory_id}"
                 assert as_text(copy[1]) == as_text(state), f"{device.name} {memory_id}"
                 assert copy[0] == commit_stamp, f"{device.name} {memory_id}"
-        if position.stamp == server.head and position.stamp == position.base:
+        if 0 < position.stamp == server.head and position.stamp == position.base:
             extra = held.copies.keys() - visible.keys()
             assert not extra, f"{device.name} keeps {extra}"
 
@@ -165,103 +164,6 @@ ALWAYS = (
     cursor_rises,
     shown_is_copy_and_own_edits,
 )
-
-
-# --- where it happens -----------------------------------------------------------------------------
-
-
-def private_never_leaks(world: World, device: Device, data: bytes, what: str) -> None:
-    """No text and no id that this viewer never could see is in any byte that it gets or keeps."""
-    from tests.sync.world import CANARY
-
-    who = device.who
-    shown = {text.encode() for text in world.oracle.shown_texts.get(who, ())}
-    allowed = {canary for text in shown for canary in CANARY.findall(text)} | device.made
-    leaked = set(CANARY.findall(data)) - allowed
-    assert not leaked, f"{what} shows {leaked} to {device.name}"
-    known = world.oracle.shown_ids.get(who, set()) | device.named
-    hidden = {memory_id for _, memory_id in world.oracle.ever_known} - known
-    named = {each for each in hidden if id_bytes(each) in data or each.encode() in data}
-    assert not named, f"{what} names {named} to {device.name}"
-
-
-def local_only_never_leaves(world: World, device: Device, data: bytes) -> None:
-    """No byte that a device sends holds a text that is LOCAL_ONLY."""
-    leaked = [canary for canary in world.local_only if canary in data]
-    assert not leaked, f"{device.name} sends {leaked}"
-
-
-def directive_has_a_reason(world: World, device: Device, response: v1.SyncResponse) -> None:
-    """A directive comes where something happened that asks for it, and only there."""
-    directive = v1.Directive.Name(response.directive)
-    if response.directive == v1.DIRECTIVE_FORK:
-        assert device.may_fork or world.restores, f"{device.name} is told {directive}"
-    elif response.directive == v1.DIRECTIVE_EPOCH_CHANGED:
-        assert world.restores, f"{device.name} is told {directive}"
-    elif response.directive == v1.DIRECTIVE_WIPE:
-        assert device.revoked, f"{device.name} is told {directive}"
-    elif response.directive == v1.DIRECTIVE_RESYNC:
-        assert world.collected, f"{device.name} is told {directive}"
-    else:
-        assert response.directive == v1.DIRECTIVE_OK, f"{device.name} is told {directive}"
-
-
-def answered_as_the_law_says(
-    device: Device, operation: Operation | None, verdict: Verdict, result: v1.OperationResult
-) -> None:
-    """An operation ended as the oracle says it must: nothing accepted is lost, nothing lost is accepted."""
-    name = "garbage" if operation is None else f"{operation.kind.name} {operation.memory_id}"
-    about = f"{device.name} {name}: {result.reason}"
-    status, first = _status(result.status), verdict.first
-    if operation is None and status == DUPLICATE:
-        assert _status(result.first_status) in (REJECTED, "UNSPECIFIED"), about
-        return
-    assert status == verdict.status, f"{about}: {status}, not {verdict.status}"
-    if status == DUPLICATE:
-        told = first.status if first is not None else "UNSPECIFIED"  # forgotten with the horizon
-        assert _status(result.first_status) == told, f"{about}: not {told}"
-    registers = {each.field: v1.Outcome.Name(each.outcome) for each in result.registers}
-    wanted = verdict.registers if first is None else first.registers
-    assert registers == {field: f"OUTCOME_{outcome}" for field, outcome in wanted.items()}, about
-
-
-def _status(status: v1.OperationStatus.ValueType) -> str:
-    return v1.OperationStatus.Name(status).removeprefix("OPERATION_STATUS_")
-
-
-def poison_stops_nothing(
-    operations: Sequence[Operation | None], results: Sequence[v1.OperationResult]
-) -> None:
-    """Beside an operation that can't be read the others are answered, each for itself."""
-    for operation, result in zip(operations, results, strict=True):
-        refused = _status(result.first_status or result.status) in (REJECTED, DUPLICATE, LATER)
-        assert operation is not None or refused, result
-    later = [_status(result.status) == LATER for result in results]
-    assert later == sorted(later), "an operation was taken behind one that was not"
-
-
-def replay_changes_nothing(before: Mapping[str, object], after: Mapping[str, object]) -> None:
-    """A request that comes again leaves everything as it was."""
-    changed = [name for name in before if before[name] != after[name]]
-    assert not changed, f"a repeated request changed {changed}"
-
-
-def local_write_is_visible_at_once(shown: State | None, registers: Mapping[str, Stamp]) -> None:
-    """What an app wrote is what it reads next."""
-    assert shown is not None
-    assert {name: shown.stamps.get(name) for name in registers} == dict(registers)
-
-
-def never_flickers_back(device: Device, before: Held, after: Held) -> None:
-    """A register that the app was shown is never shown with an older value, but for edits stamped anew."""
-    if any(edit.fast for edit in device.edits) or device.clock_offset:
-        return
-    for memory_id, old in before.shown.items():
-        new = after.shown.get(memory_id)
-        if new is None or memory_id in after.dead_letters:
-            continue
-        for name, stamp in old.stamps.items():
-            assert new.stamps[name].time >= stamp.time, f"{device.name} {memory_id} {name}"
 
 
 # --- at rest --------------------------------------------------------------------------------------
@@ -306,7 +208,7 @@ def no_lost_acknowledged_operation(world: World) -> None:
             if (
                 key in world.oracle.dead
                 or edit.memory_id in held.dead_letters
-                or edit.memory_id in held.local
+                or {edit.memory_id, apart_id(edit.memory_id)} & set(held.local)
             ):
                 continue
             told_away = (device.who, key) in world.oracle.taken_back_ever
@@ -337,7 +239,7 @@ def retraction_complete(world: World) -> None:
 def private_never_leaks_into_files(world: World) -> None:
     """No text and no id that its viewer never could see is in any byte of a device's files."""
     for device in alive(world):
-        private_never_leaks(world, device, every_byte(device.disk.path), "the file")
+        occasions.private_never_leaks(world, device, every_byte(device.disk.path), "the file")
 
 
 def embeddings_are_of_what_stands(world: World) -> None:

@@ -246,11 +246,14 @@ class Oracle:
         if not who.enters(operation.memory.scope):
             return Verdict(REJECTED)
         self._create(key, who.stream, operation.memory, operation.stamp)
+        self._end_waits(who, key)
+        return Verdict(APPLIED)
+
+    def _end_waits(self, who: Who, key: Key) -> None:
         for waiting, author in self.waiting.pop((*key, who.stream), []):
             sees = author.sees(self.living[key].memory)
             end = self._edit(author, key, waiting) if sees else Verdict(NOT_VISIBLE)
             self.answered[who.incarnation, waiting.operation_id] = end
-        return Verdict(APPLIED)
 
     def _edit(self, who: Who, key: Key, operation: Operation) -> Verdict:
         truth = self.living[key]
@@ -322,7 +325,10 @@ class Oracle:
         values = dict(registers(memory))
         for name, stamp in stamps.items():
             edited.join(name, stamp, values.get(name))
+        if violations(edited.memory) or not who.sees(edited.memory):
+            return False
         self._moved(key, truth, edited)
+        self._end_waits(who, key)
         self._settle()
         return True
 

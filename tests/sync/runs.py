@@ -47,9 +47,9 @@ def script(seed: int, steps: int = STEPS) -> list[Step]:
         "slot": rng.sample(range(SLOTS), rng.choice((1, 1, 2, SLOTS))),
         "value": _some_values(rng),
     }
-    faults = [name for name, each in ACTIONS.items() if each.fault]
+    faults = [name for name in sorted(ACTIONS) if ACTIONS[name].fault]
     faults = rng.sample(faults, rng.choice((0, 2, 4, len(faults))))
-    names = [name for name, each in ACTIONS.items() if not each.fault or name in faults]
+    names = [name for name in sorted(ACTIONS) if not ACTIONS[name].fault or name in faults]
     if rng.random() < 0.25:  # lines and devices that hold
         chosen |= {"crash": (None,), "faults": ((),)}
     weights = [ACTIONS[name].weight for name in names]

@@ -15,7 +15,7 @@ from scrubjay.stamp import unpack_field_stamps
 from scrubjay.wire import from_stored
 from server.store.memory_store import StreamKey
 from tenants.tenant import Caller
-from tests.sync import invariants
+from tests.sync import occasions
 
 if TYPE_CHECKING:
     from tests.sync.world import Device, World
@@ -28,7 +28,7 @@ MOST_KEPT = 40
 
 def judge_request(world: World, device: Device, rpc: str, request: Any) -> None:
     """Nothing that is local alone leaves a device."""
-    invariants.local_only_never_leaves(world, device, _opened(request))
+    occasions.local_only_never_leaves(world, device, _opened(request))
 
 
 def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) -> v1.SyncResponse:
@@ -38,7 +38,7 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
     key = StreamKey(device.who.incarnation, device.who.stream)
     number = world.server.number(key, request.replica_id)
     response = plain(world, device, request, lambda: world.server.sync.sync(request, caller))
-    invariants.directive_has_a_reason(world, device, response)
+    occasions.directive_has_a_reason(world, device, response)
     _count(world, response)
     if response.directive == v1.DIRECTIVE_OK:
         operations = world.operations(device, request)
@@ -46,8 +46,8 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
         repeated = number - (request.first_number - 1) if operations else 0
         verdicts = world.oracle.take(device.who, operations, world.micros // 1000, repeated)
         for operation, verdict, result in zip(operations, verdicts, response.results, strict=True):
-            invariants.answered_as_the_law_says(device, operation, verdict, result)
-        invariants.poison_stops_nothing(operations, response.results)
+            occasions.answered_as_the_law_says(device, operation, verdict, result)
+        occasions.poison_stops_nothing(operations, response.results)
     else:
         assert not response.results
         assert not response.page.changes
@@ -92,9 +92,9 @@ def plain(world: World, device: Device, request: Message, call: Callable[[], Res
         answer = call()
     except ScrubjayError as error:
         told = f"{error.message} {error.metadata} {error.field_violations}".encode()
-        invariants.private_never_leaks(world, device, told, "an error")
+        occasions.private_never_leaks(world, device, told, "an error")
         raise
-    invariants.private_never_leaks(world, device, _opened(answer), type(answer).__name__)
+    occasions.private_never_leaks(world, device, _opened(answer), type(answer).__name__)
     return answer
 
 
@@ -104,7 +104,7 @@ def stream(world: World, device: Device, call: Callable[[], Iterator[Response]])
     file = b""
     for answer in call():
         file += getattr(answer, "chunk", b"")
-        invariants.private_never_leaks(world, device, _opened(answer) + file, type(answer).__name__)
+        occasions.private_never_leaks(world, device, _opened(answer) + file, type(answer).__name__)
         yield answer
 
 

@@ -27,6 +27,8 @@ class SimpleClient:
     cursor: str = ""
     pulled_at: int = 0
     """When its last whole pull ended, in milliseconds."""
+    restores: int = 0
+    """How often the server had been restored then: a plain time does not tell one life from another."""
 
     @property
     def who(self) -> Who:
@@ -35,7 +37,7 @@ class SimpleClient:
 
     def pull(self, world: World, *, max_bytes: int, most_pages: int | None, by_time: bool = False) -> None:
         """Pull at most so many pages; ``by_time`` sends when the last whole pull ended, not the token."""
-        if by_time and self.pulled_at:
+        if by_time and self.pulled_at and self.restores == world.restores:
             self.cursor = time_text(self.pulled_at << 16).rpartition(".")[0]
         for _ in range(most_pages or MOST_PAGES):
             request = v1.SyncRequest(protocol=1, last_sync_at=self.cursor, max_bytes=max_bytes)
@@ -47,7 +49,7 @@ class SimpleClient:
             self._take(response)
             self.cursor = response.last_sync_at
             if not response.more:
-                self.pulled_at = world.micros // 1000
+                self.pulled_at, self.restores = world.micros // 1000, world.restores
                 return
         assert most_pages is not None, f"a pull does not end in {MOST_PAGES} pages"
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from tests.postgres import PostgresServer
 from tests.sync.actions import ACTIONS, perform
+from tests.sync.invariants import alive
 from tests.sync.postgres_databases import PostgresDatabases
 from tests.sync.runs import Places, play, script
 from tests.sync.world import World
@@ -97,7 +98,7 @@ def test_a_run_repeats_exactly_from_its_seed(seed: int, places: Places) -> None:
     ends: list[object] = []
 
     def look(world: World) -> None:
-        held = {name: repr(world.held(device)) for name, device in world.devices.items()}
+        held = {device.name: repr(world.held(device)) for device in alive(world)}
         ends.append((world.server.tables(), held, world.events))
 
     for _ in range(2):

@@ -27,7 +27,7 @@ from scrubjay.operation import Operation, decode
 from scrubjay.stamp import ReplicaId, Stamp
 from server.ending import Ending
 from tenants.tenant import Caller, DeviceBinding, Incarnation, Role, Tenant, TenantState, principal
-from tests.sync import invariants, serving
+from tests.sync import invariants, occasions, serving
 from tests.sync.crash import Crash, CrashPoint, Disk, crashing
 from tests.sync.held import Held, read_held
 from tests.sync.line import Line
@@ -356,8 +356,7 @@ class World:
     def _wiped(self, device: Device) -> None:
         """The device deleted its memories, as it was told."""
         device.replica, device.wiped = None, True
-        left = [path.name for path in device.disk.path.parent.iterdir()]
-        assert not left, f"{device.name} kept {left}"
+        occasions.wiped_devices_keep_nothing(device)
 
     def calm(self) -> None:
         """Faults end: late requests arrive or never do, and everybody synchronizes until nothing moves."""
@@ -366,8 +365,7 @@ class World:
             for device in self.devices.values():
                 if device.replica is not None:
                     self.wait(SECOND)
-                    error = self.sync(device, vectors=True)
-                    assert error is None or isinstance(error, Wiped), f"{device.name}: {error!r}"
+                    occasions.synchronizing_ends(device, self.sync(device, vectors=True))
         self.judge(invariants.ALWAYS)
         for invariant in invariants.AT_REST:
             invariant(self)
@@ -410,13 +408,13 @@ class World:
 
     def others_write(self, device: Device) -> None:
         """Somebody else writes to the device's stream while it waits for an answer."""
-        from tests.sync.actions import somebody_writes
+        from tests.sync.actions.backend import somebody_writes
 
         somebody_writes(self, device)
 
     def app_writes(self, device: Device) -> None:
         """The device's own app writes while it synchronizes."""
-        from tests.sync.actions import the_app_writes
+        from tests.sync.actions.app import the_app_writes
 
         the_app_writes(self, device)
 
