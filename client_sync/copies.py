@@ -16,11 +16,10 @@ from client_sync.errors import ReplicaError
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox, applied_state
 from scrubjay import v1
-from scrubjay.errors import InvalidField
 from scrubjay.feed import joined, read_state, stored_message
 from scrubjay.memory import MemoryId, Micros, hashed_id, id_bytes, id_text
 from scrubjay.merge import State, join
-from scrubjay.operation import OperationKind, replay
+from scrubjay.operation import OperationKind, overlay
 from scrubjay.stamp import CommitStamp, pack_field_stamps
 from scrubjay.wire import commit_micros, from_timestamp, to_message
 
@@ -261,10 +260,7 @@ class Copies:
         self._sql.execute("INSERT OR REPLACE INTO beneath VALUES (?, ?, ?, ?)", beneath)
         state = None if copy is None else copy.state
         for entry in entries:
-            try:
-                state, _ = replay(state, entry.operation, self._identity.client_id)
-            except InvalidField:
-                continue  # what the server will refuse is not shown
+            state, _ = overlay(state, entry.operation, self._identity.client_id)
         return None if state is None else Copy.of(state, stamp)
 
     def _show(self, key: bytes, copy: Copy | None) -> None:

@@ -213,6 +213,16 @@ def replay(
     A CREATE of a memory that is there is joined register by register. A SET of one that is not there
     makes nothing. InvalidField where the edited memory would break a rule: then nothing was made.
     """
+    edited, results = overlay(state, operation, author)
+    if edited is not None and state is not None:
+        check(*(violation.under("memory") for violation in violations(edited.memory)))
+    return edited, results
+
+
+def overlay(
+    state: State | None, operation: Operation, author: ClientId
+) -> tuple[State | None, tuple[WriteResult, ...]]:
+    """``replay`` without a look at the rules: what a device shows until the server has refused it."""
     if operation.kind is OperationKind.DELETE:
         return None, ()
     if operation.kind is OperationKind.CREATE and operation.memory is not None:
@@ -226,6 +236,4 @@ def replay(
         return None, ()
     else:
         writes = operation.writes
-    edited, results = apply(state, writes, author)
-    check(*(violation.under("memory") for violation in violations(edited.memory)))
-    return edited, results
+    return apply(state, writes, author)
