@@ -17,7 +17,7 @@ from docs.blocks import blocks
 from scrubjay.memory import id_bytes
 from scrubjay.operation import derived_id, next_chain
 from scrubjay.stamp import ReplicaId, Stamp, pack_field_stamps
-from tests.sync import invariants
+from tests.sync import invariants, occasions
 
 PAGE = Path(__file__).parents[2] / "docs" / "sync.md"
 
@@ -33,8 +33,9 @@ def column(heading: str, column: int) -> list[str]:
 def test_the_page_names_every_invariant_by_its_check() -> None:
     checks = [
         name
-        for name, check in inspect.getmembers(invariants, inspect.isfunction)
-        if check.__module__ == invariants.__name__ and check.__annotations__["return"] == "None"
+        for room in (invariants, occasions)
+        for name, check in inspect.getmembers(room, inspect.isfunction)
+        if check.__module__ == room.__name__ and check.__annotations__["return"] == "None"
     ]
     assert sorted(column("Invariants", 1)) == sorted(checks)
 
