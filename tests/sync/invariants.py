@@ -23,7 +23,8 @@ from tests.sync.oracle import Truth, Who
 from tests.sync.simple_client import SimpleClient
 
 if TYPE_CHECKING:
-    from tests.sync.world import Device, World
+    from tests.sync.device import Device
+    from tests.sync.world import World
 
 MAX_ROUNDS = 4
 """So often must all devices synchronize at most until nothing moves: push and pull; pull what others pushed;
@@ -157,8 +158,8 @@ def shown_is_copy_and_own_edits(world: World) -> None:
 
 
 ALWAYS = (
-    no_lost_field_update,
     no_resurrection,
+    no_lost_field_update,
     value_never_stands_while_an_accepted_operation_has_it_as_base,
     cursor_misses_nothing,
     cursor_rises,
@@ -318,10 +319,10 @@ def stop_after_any_page_equals_one_run(world: World) -> None:
 
 
 AT_REST = (
+    faults_end_then_outboxes_empty_and_digests_equal,
     convergence,
     restore_brings_all_back_and_nothing_deleted,
     stop_after_any_page_equals_one_run,
-    faults_end_then_outboxes_empty_and_digests_equal,
     no_lost_acknowledged_operation,
     retraction_complete,
     private_never_leaks_into_files,

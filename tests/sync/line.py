@@ -19,7 +19,8 @@ from tenants.tenant import Caller
 from tests.sync.crash import Crash
 
 if TYPE_CHECKING:
-    from tests.sync.world import Device, World
+    from tests.sync.device import Device
+    from tests.sync.world import World
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response", bound=Message)

@@ -15,7 +15,8 @@ from tests.sync.held import Held
 from tests.sync.oracle import DUPLICATE, LATER, REJECTED, Verdict
 
 if TYPE_CHECKING:
-    from tests.sync.world import Device, World
+    from tests.sync.device import Device
+    from tests.sync.world import World
 
 
 def private_never_leaks(world: World, device: Device, data: bytes, what: str) -> None:
@@ -53,6 +54,16 @@ def directive_has_a_reason(world: World, device: Device, response: v1.SyncRespon
         assert world.collected, f"{device.name} is told {directive}"
     else:
         assert response.directive == v1.DIRECTIVE_OK, f"{device.name} is told {directive}"
+
+
+def loads_anew_only_where_told(device: Device, cursor: str) -> None:
+    """A device that has a cursor asks for a snapshot where a directive said so, not of its own doubts."""
+    assert not cursor or device.told_to_load, f"{device.name} loads anew"
+
+
+def a_part_is_of_what_is_there(known: bool) -> None:
+    """Nobody gets a part of a memory that it does not have."""
+    assert known
 
 
 def answered_as_the_law_says(
@@ -158,4 +169,5 @@ def never_flickers_back(world: World, device: Device, before: Held, after: Held)
             assert memory_id not in visible, f"{device.name} does not show {memory_id} any more"
             continue
         for name, stamp in old.stamps.items():
+            assert name in new.stamps, f"{device.name} {memory_id} {name}"
             assert new.stamps[name].time >= stamp.time, f"{device.name} {memory_id} {name}"

@@ -14,8 +14,9 @@ from typing import Any
 from scrubjay.memory import JsonValue
 from server.store.memory_store import MemoryStore
 from tests.sync.actions import ACTIONS, FIELDS, Step, perform
+from tests.sync.device import ACME, ALICE, PLACES
 from tests.sync.server_side import Databases, SqliteDatabases
-from tests.sync.world import ACME, ALICE, PLACES, SLOTS, World
+from tests.sync.world import SLOTS, World
 
 STEPS = 70
 ALICES = tuple(name for name, place in PLACES.items() if (place.incarnation, place.subject) == (ACME, ALICE))

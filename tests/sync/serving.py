@@ -18,7 +18,8 @@ from tenants.tenant import Caller
 from tests.sync import occasions
 
 if TYPE_CHECKING:
-    from tests.sync.world import Device, World
+    from tests.sync.device import Device
+    from tests.sync.world import World
 
 Response = TypeVar("Response", bound=Message)
 
@@ -39,6 +40,8 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
     number = world.server.number(key, request.replica_id)
     response = plain(world, device, request, lambda: world.server.sync.sync(request, caller))
     occasions.directive_has_a_reason(world, device, response)
+    if response.directive in (v1.DIRECTIVE_EPOCH_CHANGED, v1.DIRECTIVE_RESYNC):
+        device.told_to_load = True
     _count(world, response)
     if response.directive == v1.DIRECTIVE_OK:
         operations = world.operations(device, request)

@@ -10,10 +10,12 @@ from scrubjay.feed import joined, open_page, read_state, stored_message, unpack
 from scrubjay.memory import MemoryId
 from scrubjay.merge import State
 from scrubjay.stamp import time_text
+from tests.sync import occasions
 from tests.sync.oracle import Who
 
 if TYPE_CHECKING:
-    from tests.sync.world import Device, World
+    from tests.sync.device import Device
+    from tests.sync.world import World
 
 MOST_PAGES = 500
 
@@ -63,6 +65,7 @@ class SimpleClient:
                 message = stored_message(change.memory, memory_id, subject)
                 self.rows[memory_id] = read_state(message, change.field_stamps)
             elif change.kind == v1.CHANGE_KIND_PART:
+                occasions.a_part_is_of_what_is_there(memory_id in self.rows)
                 self.rows[memory_id] = joined(self.rows[memory_id], change)
             else:
                 self.rows.pop(memory_id, None)

@@ -11,8 +11,9 @@ from scrubjay.memory import Memory, MemoryId, Micros, PrivacyLevel
 from scrubjay.operation import NO_ID, Operation, OperationKind, encode
 from scrubjay.stamp import ReplicaId, Stamp
 from tests.sync.actions import Step
+from tests.sync.device import ACME
 from tests.sync.runs import Places, new_world, play
-from tests.sync.world import ACME, World
+from tests.sync.world import World
 
 SHARED, PRIVATE = PrivacyLevel.SHARED, PrivacyLevel.PRIVATE
 

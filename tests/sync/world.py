@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -22,13 +21,14 @@ from client_sync.identity import Identity
 from scrubjay import v1
 from scrubjay.errors import InvalidField, ScrubjayError
 from scrubjay.feed import unpack
-from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, id_text
+from scrubjay.memory import MemoryId, Micros, id_text
 from scrubjay.operation import Operation, decode
-from scrubjay.stamp import ReplicaId, Stamp
+from scrubjay.stamp import ReplicaId
 from server.ending import Ending
 from tenants.tenant import Caller, DeviceBinding, Incarnation, Role, Tenant, TenantState, principal
 from tests.sync import invariants, occasions, serving
 from tests.sync.crash import Crash, CrashPoint, Disk, crashing
+from tests.sync.device import ACME, GLOBEX, PLACES, Device, Place
 from tests.sync.held import Held, read_held
 from tests.sync.line import Line
 from tests.sync.oracle import Oracle, Who
@@ -43,86 +43,8 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 DAY = 24 * 3600 * SECOND
 
-ACME = Incarnation("11111111-1111-4111-8111-111111111111")
-GLOBEX = Incarnation("22222222-2222-4222-8222-222222222222")
-ALICE = Subject("user", "alice")
-BOB = Subject("user", "bob")
-WEB = ClientId("web")
-
 SLOTS = 4
 CANARY = re.compile(rb"zq[0-9a-f]{6}")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Whose device it is."""
-
-    incarnation: Incarnation
-    subject: Subject
-    client_id: ClientId
-    scopes: tuple[str, ...] = ()
-
-    @property
-    def who(self) -> Who:
-        """As a viewer."""
-        return Who(self.incarnation, self.subject.key, Viewer(self.client_id, self.scopes))
-
-
-PLACES = {
-    "phone": Place(ACME, ALICE, ClientId("phone")),
-    "tablet": Place(ACME, ALICE, ClientId("phone")),
-    "laptop": Place(ACME, ALICE, ClientId("laptop")),
-    "badge": Place(ACME, ALICE, ClientId("badge"), ("work",)),
-    "bob": Place(ACME, BOB, ClientId("laptop")),
-    "globex": Place(GLOBEX, ALICE, ClientId("phone")),
-}
-"""The devices: two of one client, another of the same user, one that sees some scopes, and strangers."""
-
-
-@dataclass(slots=True)
-class Edit:
-    """A write that a device's app was told is saved: what it set, under which stamps."""
-
-    memory_id: MemoryId
-    registers: dict[str, Stamp]
-    fast: bool
-    """Whether the device's clock ran too far ahead, so that the stamps may be given anew."""
-    deletes: bool = False
-
-
-@dataclass(slots=True)
-class Device:
-    """One device: its file, its clock, and what its app did."""
-
-    name: str
-    place: Place
-    caller: Caller
-    disk: Disk
-    entropy: random.Random
-    clock_offset: int = 0
-    replica: Replica | None = None
-    saved: tuple[dict[str, bytes], list[Edit], dict[MemoryId, int]] | None = None
-    edits: list[Edit] = field(default_factory=list)
-    touches: dict[MemoryId, int] = field(default_factory=dict)
-    made: set[bytes] = field(default_factory=set)
-    """Canaries of texts that were written here."""
-    named: set[MemoryId] = field(default_factory=set)
-    """Ids that its app gave."""
-    may_fork: bool = False
-    uncounted: bool = False
-    """Whether its access counts may be lost or doubled: its file went back, or was copied."""
-    wiped: bool = False
-    last_place: tuple[int, int] = (0, 0)
-
-    @property
-    def who(self) -> Who:
-        """As a viewer."""
-        return self.place.who
-
-    @property
-    def revoked(self) -> bool:
-        """Whether it is not wanted any more."""
-        return self.caller.role is Role.REVOKED_DEVICE
 
 
 class World:
@@ -325,6 +247,7 @@ class World:
         other.last_place = device.last_place
         other.disk.put(device.disk.files())
         device.may_fork = other.may_fork = device.uncounted = other.uncounted = True
+        other.told_to_load = device.told_to_load
         self.devices[name] = other
         other.replica = self._opened(other)
         return other
@@ -351,6 +274,8 @@ class World:
         error = self.running(device, work, crash)
         if isinstance(error, Wiped):
             self._wiped(device)
+        if error is None and device.replica is not None and not self.held(device).meta.get("reload"):
+            device.told_to_load = False
         return error
 
     def _wiped(self, device: Device) -> None:
@@ -398,6 +323,7 @@ class World:
         self, device: Device, caller: Caller, request: v1.SnapshotRequest
     ) -> Iterator[v1.SnapshotResponse]:
         """The server answers Snapshot."""
+        occasions.loads_anew_only_where_told(device, self.held(device).cursor)
         return serving.stream(self, device, lambda: self.server.sync.snapshot(request, caller, Ending()))
 
     def serve_watch(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scrubjay.memory import JsonValue, PrivacyLevel
-from tests.sync.world import PLACES
+from tests.sync.device import PLACES
 
 Run = Callable[..., None]
 

@@ -10,7 +10,8 @@ from scrubjay.memory import JsonValue, MemoryId, PrivacyLevel
 from tests.sync import occasions
 from tests.sync.actions.action import CRASHES, DEVICES, VALUES, action
 from tests.sync.crash import CrashPoint
-from tests.sync.world import SECOND, SLOTS, Device, Edit, World
+from tests.sync.device import Device, Edit
+from tests.sync.world import SECOND, SLOTS, World
 
 
 @action(

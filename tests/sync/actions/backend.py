@@ -12,7 +12,8 @@ from scrubjay.stamp import Stamp
 from scrubjay.wire import from_stored, to_values
 from tenants.tenant import Caller, Role
 from tests.sync.actions.action import VALUES, action
-from tests.sync.world import ACME, SLOTS, WEB, Device, World
+from tests.sync.device import ACME, WEB, Device
+from tests.sync.world import SLOTS, World
 
 
 @action(3, slot=range(SLOTS), level=(PrivacyLevel.SHARED, PrivacyLevel.PRIVATE), scope=("general", "work"))

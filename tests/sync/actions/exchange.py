@@ -13,8 +13,9 @@ from tests.sync import line, occasions, serving
 from tests.sync.actions.action import CRASHES, DEVICES, action
 from tests.sync.actions.backend import somebody_writes
 from tests.sync.crash import CrashPoint
+from tests.sync.device import Device
 from tests.sync.simple_client import SimpleClient
-from tests.sync.world import Device, World
+from tests.sync.world import World
 
 
 @action(

@@ -28,6 +28,7 @@ def roll_back(world: World, device: str) -> None:
     files, edits, touches = one.saved
     one.edits, one.touches = copy.deepcopy(edits), dict(touches)
     one.may_fork = one.uncounted = True
+    one.told_to_load = True  # perhaps it had been, when it was saved
     one.last_place = (0, 0)
     world.obligations = [each for each in world.obligations if each[0] is not one]
     world.put(one, files)

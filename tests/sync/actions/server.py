@@ -7,8 +7,9 @@ from dataclasses import replace
 from tenants.tenant import Role
 from tests.sync import invariants, occasions
 from tests.sync.actions.action import DEVICES, action
+from tests.sync.device import Device
 from tests.sync.held import Position
-from tests.sync.world import Device, World
+from tests.sync.world import World
 
 
 @action(1, fault=True)

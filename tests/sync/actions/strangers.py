@@ -11,7 +11,8 @@ from scrubjay.stamp import ReplicaId, Stamp
 from tests.sync import occasions
 from tests.sync.actions.action import DEVICES, action
 from tests.sync.actions.app import new_text
-from tests.sync.world import SECOND, SLOTS, Device, World
+from tests.sync.device import Device
+from tests.sync.world import SECOND, SLOTS, World
 
 
 @action(1, fault=True, device=DEVICES, other=DEVICES)
