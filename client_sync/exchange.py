@@ -151,14 +151,19 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
     return done
 
 
+def stands(sql: sqlite3.Connection, request: v1.SyncRequest) -> bool:
+    """Whether the file stands where it stood when the request was made: another process may be further."""
+    same = get_meta(sql, "cursor", "") == request.last_sync_at
+    return same and request.replica_id in (b"", get_meta(sql, "replica_id"))
+
+
 def _is_current(
     sql: sqlite3.Connection, outbox: Outbox, request: v1.SyncRequest, bodies: list[bytes]
 ) -> bool:
-    """Whether the file stands where it stood when the request was made. Another process may have sent a
-    batch since, under the numbers that this request left free."""
+    """Whether the request can be answered here. Another process may have sent a batch since, under the
+    numbers that this request left free."""
     return (
-        get_meta(sql, "cursor", "") == request.last_sync_at
-        and outbox.replica == request.replica_id
+        stands(sql, request)
         and int(get_meta(sql, "answered", 0)) + 1 == request.first_number
         and [entry.body for entry in outbox.sent()] == bodies
     )
@@ -208,7 +213,8 @@ def take_result(
         copies.touch(other)
     elif status in _MET:
         done.conflicts += 1
-        _note(sql, entry, _MET[status], now)
+        if status == v1.OPERATION_STATUS_GONE or copies.get(memory_id) is not None:  # else it was taken back
+            _note(sql, entry, _MET[status], now)
 
 
 _MET: dict[int, Outcome] = {

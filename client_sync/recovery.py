@@ -14,7 +14,7 @@ from pathlib import Path
 from client_sync import journal
 from client_sync.copies import Copies, keep_apart
 from client_sync.errors import TransferBroken
-from client_sync.exchange import Exchanged, take_result
+from client_sync.exchange import Exchanged, stands, take_result
 from client_sync.file_lock import locked
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
@@ -38,9 +38,15 @@ Report = Callable[[int, int], None]
 """Called with the bytes that are here and the bytes in all."""
 
 
-def begin_fork(replica: Replica) -> None:
-    """Go on as a new replica: this file's numbers were used elsewhere too."""
+def begin_fork(replica: Replica, answered: v1.SyncRequest | None = None) -> None:
+    """Go on as a new replica: this file's numbers were used elsewhere too.
+
+    Here and below nothing happens where the file does not stand any more where it did when the request was
+    made that was ``answered`` with this: another process has done it.
+    """
     with replica.file.transaction(durable=True) as sql:
+        if answered is not None and not stands(sql, answered):
+            return
         outbox = Outbox(sql, replica.identity)
         outbox.take_replica(ReplicaId(replica.entropy(16)), keep_ids=False)
         set_meta(sql, forked=1)
@@ -75,9 +81,11 @@ def reconcile(replica: Replica, remote: RemoteSync) -> Exchanged:
     return done
 
 
-def begin_epoch(replica: Replica) -> None:
+def begin_epoch(replica: Replica, answered: v1.SyncRequest) -> None:
     """Note that the server went back to a backup: what is here is to be given back under the old cursor."""
     with replica.file.transaction(durable=True) as sql:
+        if not stands(sql, answered):
+            return
         set_meta(sql, reoffer_from=get_meta(sql, "cursor", ""))
 
 
@@ -111,9 +119,11 @@ def _held(sql: sqlite3.Connection, replica: Replica) -> Iterable[tuple[MemoryId,
         yield MemoryId(id_text(key)), CommitStamp(0), change
 
 
-def begin_reload(replica: Replica) -> None:
+def begin_reload(replica: Replica, answered: v1.SyncRequest | None = None) -> None:
     """Note that everything is to be loaded anew; what is here stays until then."""
     with replica.file.transaction(durable=True) as sql:
+        if answered is not None and not stands(sql, answered):
+            return
         set_meta(sql, reload=1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from client_sync import recovery
 from client_sync.copies import Copies, CopyLost
@@ -131,10 +132,10 @@ class _Run:
         response = exchange(self._replica, self._remote.sync, request)
         self._met = True
         if response.directive != v1.DIRECTIVE_OK:
-            self._follow(response.directive)
+            self._follow(response.directive, request)
             return False
         if response.more and not request.last_sync_at and not response.results:
-            self._begin(recovery.begin_reload)
+            self._begin(partial(recovery.begin_reload, answered=request))
             return False
         try:
             done = apply_response(self._replica, request, response)
@@ -162,14 +163,14 @@ class _Run:
         with self._replica.file.reading() as sql:
             return Outbox(sql, self._replica.identity).unanswered_count() == 0
 
-    def _follow(self, directive: v1.Directive.ValueType) -> None:
+    def _follow(self, directive: v1.Directive.ValueType, request: v1.SyncRequest) -> None:
         if directive == v1.DIRECTIVE_FORK:
             self._report.forked = True
-            self._begin(recovery.begin_fork)
+            self._begin(partial(recovery.begin_fork, answered=request))
         elif directive == v1.DIRECTIVE_EPOCH_CHANGED:
-            self._begin(recovery.begin_epoch)
+            self._begin(partial(recovery.begin_epoch, answered=request))
         elif directive == v1.DIRECTIVE_RESYNC:
-            self._begin(recovery.begin_reload)
+            self._begin(partial(recovery.begin_reload, answered=request))
         elif directive == v1.DIRECTIVE_WIPE:
             self._replica.file.delete()
             raise Wiped("this device was told to delete its memories, and did; enrol it again to go on")
@@ -215,7 +216,7 @@ class _Run:
         response = exchange(self._replica, self._remote.sync, request)
         self._met = True
         if response.directive != v1.DIRECTIVE_OK:
-            self._follow(response.directive)
+            self._follow(response.directive, request)
 
     def _loading(self, done: int, total: int) -> None:
         if self._progress is not None:

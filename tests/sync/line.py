@@ -36,6 +36,7 @@ SERVER_DIES = "server dies after commit"
 DEVICE_DIES = "device dies before the answer"
 OTHERS_WRITE = "others write meanwhile"
 APP_WRITES = "the app writes meanwhile"
+ANOTHER_PROCESS = "another process synchronizes meanwhile"
 
 FAULTS = (
     OK,
@@ -49,6 +50,7 @@ FAULTS = (
     DEVICE_DIES,
     OTHERS_WRITE,
     APP_WRITES,
+    ANOTHER_PROCESS,
 )
 
 MAX_EXCHANGES = 200
@@ -138,6 +140,8 @@ class Line:
             raise Crash
         if fault == APP_WRITES:
             self.world.app_writes(self.device)
+        if fault == ANOTHER_PROCESS:
+            self.world.another_process(self.device)
         return _copied(answer)
 
     def _stream(

@@ -11,7 +11,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -343,6 +343,11 @@ class World:
         from tests.sync.actions.app import the_app_writes
 
         the_app_writes(self, device)
+
+    def another_process(self, device: Device) -> None:
+        """Another process that has the device's file open synchronizes it too."""
+        with self._opened(device) as other, suppress(ScrubjayError, ReplicaError):
+            synchronize(other, Line(self, device))
 
     def operations(self, device: Device, request: v1.SyncRequest) -> list[Operation | None]:
         """The operations of a request; None for one that can't be read."""

@@ -65,4 +65,5 @@ def revoke(world: World, device: str) -> None:
     """A device is not wanted any more, and told so when it calls next."""
     one = world.device(device)
     one.caller = replace(one.caller, role=Role.REVOKED_DEVICE, wiped=True)
+    one.uncounted = True
     world.obligations = [each for each in world.obligations if each[0] is not one]
