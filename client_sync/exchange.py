@@ -157,6 +157,12 @@ def stands(sql: sqlite3.Connection, request: v1.SyncRequest) -> bool:
     return same and request.replica_id in (b"", get_meta(sql, "replica_id"))
 
 
+def is_current(replica: Replica, request: v1.SyncRequest) -> bool:
+    """Whether the file still stands where it stood when the request was made."""
+    with replica.file.reading() as sql:
+        return _is_current(sql, Outbox(sql, replica.identity), request, bodies_of(request))
+
+
 def _is_current(
     sql: sqlite3.Connection, outbox: Outbox, request: v1.SyncRequest, bodies: list[bytes]
 ) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from client_sync import recovery
 from client_sync.copies import Copies, CopyLost
 from client_sync.errors import TransferBroken, UpgradeNeeded, Wiped
-from client_sync.exchange import PROTOCOL, Exchanged, apply_response, exchange, next_request
+from client_sync.exchange import PROTOCOL, Exchanged, apply_response, exchange, is_current, next_request
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
@@ -164,6 +164,8 @@ class _Run:
             return Outbox(sql, self._replica.identity).unanswered_count() == 0
 
     def _follow(self, directive: v1.Directive.ValueType, request: v1.SyncRequest) -> None:
+        if directive == v1.DIRECTIVE_FORK and not is_current(self._replica, request):
+            return  # another process on the file sent a batch meanwhile
         if directive == v1.DIRECTIVE_FORK:
             self._report.forked = True
             self._begin(partial(recovery.begin_fork, answered=request))

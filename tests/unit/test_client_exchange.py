@@ -189,3 +189,16 @@ def test_an_answer_is_dropped_where_another_process_sent_a_batch_meanwhile(repli
     report = synchronize(replica, server)
     assert (report.pushed, report.unsent) == (1, 0)
     assert [len(bodies_of(request)) for request in server.requests] == [0, 1]
+
+
+def test_a_fork_that_another_process_on_the_file_brought_about_is_none(replica: Replica) -> None:
+    synchronize(replica, Scripted())
+
+    def meanwhile(request: v1.SyncRequest) -> v1.SyncResponse:
+        assert not bodies_of(request)
+        replica.add("tea")
+        next_request(replica)  # as another process does before it sends
+        return directs(v1.DIRECTIVE_FORK)(request)
+
+    report = synchronize(replica, Scripted(meanwhile))
+    assert (report.forked, report.pushed) == (False, 1)
