@@ -244,7 +244,9 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
 def _forget_vanished(sql: sqlite3.Connection) -> None:
     """Everything goes about memories that this client had and has no more: deleted, or taken back."""
     vanished = sql.execute(
-        "SELECT id FROM rows WHERE commit_stamp > 0 AND id NOT IN (SELECT id FROM loaded.rows)"
+        "SELECT id FROM (SELECT id FROM rows WHERE commit_stamp > 0"
+        " UNION SELECT id FROM beneath WHERE message IS NOT NULL)"
+        " WHERE id NOT IN (SELECT id FROM loaded.rows)"
     ).fetchall()
     journal.forget(sql, [key for (key,) in vanished])
     sql.execute(

@@ -207,7 +207,7 @@ def no_lost_acknowledged_operation(world: World) -> None:
             key = (device.place.incarnation, edit.memory_id)
             truth = world.oracle.living.get(key)
             if (
-                key in world.oracle.dead
+                key in world.oracle.ever_dead  # also before a restore: the device was told
                 or edit.memory_id in held.dead_letters
                 or {edit.memory_id, apart_id(edit.memory_id)} & set(held.local)
             ):

@@ -69,6 +69,15 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("backup", {}),
         ("restore", {"index": 2, "early": None}),
     ],
+    "nothing is left of what was taken back while it was deleted here": [
+        ("add", {"device": "tablet", "slot": 1, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "tablet"}),
+        ("sync", {"device": "laptop"}),
+        ("backup", {}),
+        ("update", {"device": "tablet", "slot": 1, "value": ("privacy_level", 2)}),
+        ("restore", {"index": 0, "early": None}),
+        ("delete", {"device": "laptop", "slot": 1}),
+    ],
     "an edit that is answered again stays shown until the page that has it": [
         ("add", {"device": "tablet", "slot": 0, "level": SHARED, "scope": "work"}),
         ("sync", {"device": "tablet"}),
