@@ -238,7 +238,6 @@ def test_processes_that_replace_one_token_over_and_over_never_look_like_thieves(
     assert [process.wait(60) for process in processes] == [0, 0]
     phone.synchronize()
     assert phone.replica.status().memories == 10
-    assert phone.remote.credentials.token == first  # it is good until it expires
     assert phone.credentials.path is not None
     assert DeviceCredentials.load(phone.credentials.path).token != first
 
