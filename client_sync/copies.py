@@ -29,6 +29,14 @@ UNSENT = 0
 """The commit stamp of a row that the server does not have yet."""
 
 
+_WAS_HERE = (
+    v1.OPERATION_STATUS_APPLIED,
+    v1.OPERATION_STATUS_APPLIED_CONCURRENT,
+    v1.OPERATION_STATUS_SUPERSEDED,
+)
+"""Answers that say that the memory was there, and seen."""
+
+
 class CopyLost(ReplicaError):
     """The server sent a part of a memory that is not here: the replica must be loaded anew."""
 
@@ -162,9 +170,12 @@ class Copies:
     def retract(self, memory_id: MemoryId) -> None:
         """This client may not see the memory any more: everything about it goes, pending operations too."""
         self._changed[memory_id] = None
+        self._outbox.drop(self._outbox.of(memory_id))
+        self._forget(memory_id)
+
+    def _forget(self, memory_id: MemoryId) -> None:
         self.retracted.add(memory_id)
         key = id_bytes(memory_id)
-        self._outbox.drop(self._outbox.of(memory_id))
         for table in ("vectors", "touches", "counts"):
             self._sql.execute(f"DELETE FROM {table} WHERE id = ?", (key,))  # noqa: S608 - fixed names
         self._sql.execute("DELETE FROM dead_letters WHERE memory_id = ?", (key,))
@@ -190,7 +201,8 @@ class Copies:
             if operation.kind is OperationKind.DELETE and status == v1.OPERATION_STATUS_APPLIED:
                 self.bury(memory_id)
             elif result.status == v1.OPERATION_STATUS_DUPLICATE:
-                continue
+                if copy is None and not self.buried(memory_id) and status in _WAS_HERE:
+                    self._forget(memory_id)  # a pull from the beginning tells of no end
             elif (state := applied_state(operation, result)) is not None:
                 self._join_own(memory_id, copy, state, operation.kind, result.commit_stamp)
 

@@ -38,7 +38,7 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
     del world.delivered[:-MOST_KEPT]
     key = StreamKey(device.who.incarnation, device.who.stream)
     number = world.server.number(key, request.replica_id)
-    response = plain(world, device, request, lambda: world.server.sync.sync(request, caller))
+    response = _called(world, device, request, lambda: world.server.sync.sync(request, caller))
     occasions.directive_has_a_reason(world, device, response)
     if response.directive in (v1.DIRECTIVE_EPOCH_CHANGED, v1.DIRECTIVE_RESYNC):
         device.told_to_load = True
@@ -55,6 +55,8 @@ def sync(world: World, device: Device, caller: Caller, request: v1.SyncRequest) 
         assert not response.results
         assert not response.page.changes
         assert not response.packed_page
+    # Only now: what was taken may have shown the sender what others wrote before.
+    occasions.private_never_leaks(world, device, _opened(response), "SyncResponse")
     if response.directive == v1.DIRECTIVE_EPOCH_CHANGED and device.replica is not None:
         world.obligations.append((device, world.held(device)))
     return response
@@ -90,15 +92,19 @@ def reoffer(world: World, device: Device, caller: Caller, request: v1.ReofferReq
 
 def plain(world: World, device: Device, request: Message, call: Callable[[], Response]) -> Response:
     """Serve a call of one answer."""
+    answer = _called(world, device, request, call)
+    occasions.private_never_leaks(world, device, _opened(answer), type(answer).__name__)
+    return answer
+
+
+def _called(world: World, device: Device, request: Message, call: Callable[[], Response]) -> Response:
     world.events[type(request).__name__] += 1
     try:
-        answer = call()
+        return call()
     except ScrubjayError as error:
         told = f"{error.message} {error.metadata} {error.field_violations}".encode()
         occasions.private_never_leaks(world, device, told, "an error")
         raise
-    occasions.private_never_leaks(world, device, _opened(answer), type(answer).__name__)
-    return answer
 
 
 def stream(world: World, device: Device, call: Callable[[], Iterator[Response]]) -> Iterator[Response]:

@@ -78,6 +78,11 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("restore", {"index": 0, "early": None}),
         ("delete", {"device": "laptop", "slot": 1}),
     ],
+    "nothing is left of what was taken back before its create was told": [
+        ("add", {"device": "badge", "slot": 1, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "badge", "faults": ("ok", "answer lost")}),
+        ("web_update", {"slot": 1, "value": ("scope", "general")}),
+    ],
     "an edit that is answered again stays shown until the page that has it": [
         ("add", {"device": "tablet", "slot": 0, "level": SHARED, "scope": "work"}),
         ("sync", {"device": "tablet"}),
