@@ -138,6 +138,13 @@ def synchronizing_ends(device: Device, error: Exception | None) -> None:
     assert error is None or isinstance(error, Wiped), f"{device.name}: {error!r}"
 
 
+def crash_leaves_rows_and_cursor_of_one_page(device: Device, before: Held, after: Held) -> None:
+    """After a crash the copies moved with the cursor or not at all."""
+    if before.cursor and before.cursor == after.cursor and before.meta.get("reload") is None:
+        stamps = [{i: stamp for i, (stamp, _) in held.copies.items()} for held in (before, after)]
+        assert stamps[0] == stamps[1], f"{device.name} has rows of another page"
+
+
 def wiped_devices_keep_nothing(device: Device) -> None:
     """A device that was told to wipe its memories has no file of them."""
     left = [path.name for path in device.disk.path.parent.iterdir()]

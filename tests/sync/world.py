@@ -212,6 +212,7 @@ class World:
     ) -> T | None:
         """Run ``work`` on the device, which may crash in it; what it returned, None where it crashed."""
         assert device.replica is not None
+        before = self.held(device)
         device.disk.armed = crash
         try:
             return work(device.replica)
@@ -220,6 +221,7 @@ class World:
             if crash is not None and crash.power:
                 device.last_place, device.uncounted = (0, 0), True
             self.restart(device)
+            occasions.crash_leaves_rows_and_cursor_of_one_page(device, before, self.held(device))
             return None
         finally:
             device.disk.armed = None
