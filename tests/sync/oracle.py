@@ -356,6 +356,10 @@ class Oracle:
         self._before.setdefault(key, before)
         self.living[key] = after
         self.ever_known.add(key)
+        memory = after.memory
+        for who in self.watchers:  # the id even where it dies in the same transaction: its death is told
+            if _in_stream(who, key, after) and who.sees(memory):
+                self.shown_ids.setdefault(who, set()).add(key[1])
 
     def _settle(self) -> None:
         """A transaction ended: who sees a memory for the first time, and from whom is it taken back?"""
@@ -365,7 +369,6 @@ class Oracle:
             for who in self.watchers:
                 saw = before is not None and _in_stream(who, key, before) and who.sees(before.memory)
                 if now is not None and truth is not None and _in_stream(who, key, truth) and who.sees(now):
-                    self.shown_ids.setdefault(who, set()).add(key[1])
                     self.shown_texts.setdefault(who, set()).add(now.content)
                 elif saw and (now is not None or not self.dead[key].heard(who)):
                     self.taken_back.add((who, key))
