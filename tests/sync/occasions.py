@@ -169,7 +169,8 @@ def never_flickers_back(world: World, device: Device, before: Held, after: Held)
         return  # edits may have been stamped anew
     for memory_id, old in before.shown.items():
         new = after.shown.get(memory_id)
-        if memory_id in after.dead_letters:
+        key = (device.place.incarnation, memory_id)
+        if memory_id in after.dead_letters or (device.who, key) in world.oracle.taken_back_ever:
             continue
         if new is None:
             visible = world.oracle.visible(device.who)
