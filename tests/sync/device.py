@@ -52,7 +52,7 @@ class Edit:
     memory_id: MemoryId
     registers: dict[str, Stamp]
     fast: bool
-    """Whether the device's clock ran too far ahead, so that the stamps may be given anew."""
+    """Whether the device's clock ran ahead: stamps that are given anew may be earlier ones."""
     deletes: bool = False
 
 

@@ -11,7 +11,7 @@ from tests.sync import occasions
 from tests.sync.actions.action import CRASHES, DEVICES, VALUES, action
 from tests.sync.crash import CrashPoint
 from tests.sync.device import Device, Edit
-from tests.sync.world import SECOND, SLOTS, World
+from tests.sync.world import SLOTS, World
 
 
 @action(
@@ -129,7 +129,7 @@ def _write(
             occasions.a_refused_write_changes_nothing(before, after)
         return
     old, new = before.shown.get(memory_id), after.shown.get(memory_id)
-    fast = device.clock_offset > 50 * SECOND
+    fast = device.clock_offset > 0
     if deletes:
         occasions.a_deleted_memory_is_not_shown(new)
         if (device.place.incarnation, memory_id) not in world.oracle.ever_known and not any(
@@ -149,7 +149,7 @@ def _write(
             again = edit.registers if memory_id in before.local else fields
             edit.registers = {name: stamp for name, stamp in edit.registers.items() if name not in again}
     latest = max((stamp.millis for stamp in registers.values()), default=0)
-    fast = fast or latest > world.micros // 1000 + 50_000
+    fast = fast or latest > world.micros // 1000 + 1_000
     device.edits.append(Edit(memory_id, registers, fast))
     if memory_id in before.local and memory_id not in after.local:
         world.local_only.discard(new.memory.content.split()[-1].encode())
