@@ -6,11 +6,13 @@ called where what they are about happens.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from client_sync import synchronize
 from client_sync.copies import apart_id
+from scrubjay.errors import ScrubjayError
 from scrubjay.feed import bucket_digests, digest
 from scrubjay.memory import MemoryId, canonical_json, id_bytes
 from scrubjay.merge import State, get
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tests.sync.device import Device
     from tests.sync.world import World
 
+MOST_REPLAYED = 12
 MAX_ROUNDS = 4
 """So often must all devices synchronize at most until nothing moves: push and pull; pull what others pushed;
 once more for those that took a new replica."""
@@ -318,6 +321,16 @@ def stop_after_any_page_equals_one_run(world: World) -> None:
         assert {i: as_text(state) for i, state in client.rows.items()} == truths, f"{name} in many"
 
 
+def replay_of_any_part_changes_nothing(world: World) -> None:
+    """Old requests that come again, the newest first, leave the server as it is."""
+    before = world.server.tables()
+    for device, caller, request in reversed(world.delivered[-MOST_REPLAYED:]):
+        if world.answered_before(device, request):
+            with suppress(ScrubjayError):
+                world.server.sync.sync(request, caller)
+    occasions.replay_changes_nothing(before, world.server.tables())
+
+
 AT_REST = (
     faults_end_then_outboxes_empty_and_digests_equal,
     convergence,
@@ -330,4 +343,5 @@ AT_REST = (
     nobody_listens_any_more,
     digests_ask_for_nothing,
     counters_exact,
+    replay_of_any_part_changes_nothing,
 )

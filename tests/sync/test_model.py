@@ -20,7 +20,7 @@ from tests.sync.postgres_databases import PostgresDatabases
 from tests.sync.runs import Places, play, script
 from tests.sync.world import World
 
-SEEDS = 30
+SEEDS = 24
 """Runs from seeds, beside those that Hypothesis chooses; the soak runs thousands."""
 SEEDS_ON_POSTGRES = range(1000, 1004)
 EXAMPLES = 15

@@ -351,6 +351,13 @@ class World:
         with self._opened(device) as other, suppress(ScrubjayError, ReplicaError):
             synchronize(other, Line(self, device))
 
+    def answered_before(self, device: Device, request: v1.SyncRequest) -> bool:
+        """Whether everything that the request brings was taken before, and is not lost since."""
+        return not (request.touches and self.restores) and all(
+            operation is None or (device.place.incarnation, operation.operation_id) in self.oracle.answered
+            for operation in self.operations(device, request)
+        )
+
     def operations(self, device: Device, request: v1.SyncRequest) -> list[Operation | None]:
         """The operations of a request; None for one that can't be read."""
         batch = request.batch

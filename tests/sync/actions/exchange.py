@@ -84,10 +84,7 @@ def repeated_request(world: World, index: int) -> None:
     """A request arrives that was answered before, maybe long ago."""
     if world.delivered:
         device, caller, request = world.delivered[-1 - index % len(world.delivered)]
-        known = all(
-            operation is None or (device.place.incarnation, operation.operation_id) in world.oracle.answered
-            for operation in world.operations(device, request)
-        )
+        known = world.answered_before(device, request)
         before = world.server.tables()
         _deliver(world, device, caller, request)
         if known:
