@@ -140,6 +140,18 @@ class Batch:
             self._writes.results[one.operation_id] = commit_stamp, result
             self.answers.append(result)
 
+    def forgotten(self, one: Arrived) -> v1.OperationResult:
+        """How an operation ended whose result lies behind the horizon: nothing, where its memory lives."""
+        operation = one.operation
+        if operation is None or operation.kind is OperationKind.DELETE:
+            return v1.OperationResult()
+        memory_id = operation.memory_id
+        if memory_id in self._taken_back:
+            return v1.OperationResult(status=v1.OPERATION_STATUS_NOT_VISIBLE)
+        if self._heard(memory_id) is not None:
+            return v1.OperationResult(status=v1.OPERATION_STATUS_GONE)
+        return v1.OperationResult()
+
     def _commit_stamp(self) -> CommitStamp:
         return self._writing.stamps(self._key, 1, self._now_millis)[0]
 

@@ -50,13 +50,18 @@ def merge_batch(
     return Merged(batch.answers + [later] * (len(arrived) - taken), taken, batch.own)
 
 
-def first_results(writing: Writing, key: StreamKey, arrived: Sequence[Arrived]) -> list[v1.OperationResult]:
-    """The first results of operations that were answered in an earlier call; empty where forgotten."""
+def first_results(
+    writing: Writing, key: StreamKey, sender: Sender, arrived: Sequence[Arrived], now_millis: int
+) -> list[v1.OperationResult]:
+    """The first results of operations that were answered in an earlier call. Of those that are forgotten
+    what can be told still: see ``Batch.forgotten``."""
     known = writing.operation_results(key.incarnation, [one.operation_id for one in arrived])
-    nothing = (key.stream, b"")
-    return [
-        duplicate(v1.OperationResult.FromString(known.get(one.operation_id, nothing)[1])) for one in arrived
-    ]
+    first = {name: v1.OperationResult.FromString(encoded) for name, (_, encoded) in known.items()}
+    forgotten = [one for one in arrived if one.operation_id not in known]
+    if forgotten:
+        batch = Batch.of_operations(writing, key, sender, forgotten, now_millis)
+        first |= {one.operation_id: batch.forgotten(one) for one in forgotten}
+    return [duplicate(first[one.operation_id]) for one in arrived]
 
 
 def end_waits(
