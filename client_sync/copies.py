@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from client_sync import journal
+from client_sync.dead_letters import refuse
 from client_sync.errors import ReplicaError
 from client_sync.identity import Identity
-from client_sync.outbox import Outbox, applied_state
+from client_sync.outbox import Entry, Outbox, applied_state
 from scrubjay import v1
 from scrubjay.feed import joined, read_state, stored_message
 from scrubjay.memory import MemoryId, Micros, hashed_id, id_bytes, id_text
 from scrubjay.merge import State, join
-from scrubjay.operation import OperationKind, overlay
+from scrubjay.operation import Operation, OperationKind, overlay
 from scrubjay.stamp import CommitStamp, pack_field_stamps
 from scrubjay.wire import commit_micros, from_timestamp, to_message
 
@@ -33,8 +34,12 @@ _WAS_HERE = (
     v1.OPERATION_STATUS_APPLIED,
     v1.OPERATION_STATUS_APPLIED_CONCURRENT,
     v1.OPERATION_STATUS_SUPERSEDED,
+    v1.OPERATION_STATUS_NOT_VISIBLE,
 )
 """Answers that say that the memory was there, and seen."""
+_ALL_TAKEN = v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
+FORGOTTEN = "the server does not have it, and its answer was lost for so long that it is not known any more"
+"""Why an operation is a dead letter of which nobody knows how it ended."""
 
 
 class CopyLost(ReplicaError):
@@ -85,6 +90,8 @@ class Copies:
         self._changed: dict[MemoryId, Copy | None] = {}
         self.retracted: set[MemoryId] = set()
         """The memories that were taken back."""
+        self.refused = 0
+        """How many operations went to the dead letters."""
         self.shown: set[MemoryId] = set()
         """The memories whose shown row changed."""
 
@@ -181,9 +188,9 @@ class Copies:
         self._sql.execute("DELETE FROM dead_letters WHERE memory_id = ?", (key,))
         journal.forget(self._sql, [key])
 
-    def take_applied(self, commit_stamp: int, *, more: bool) -> None:
-        """Join what the server took of own operations into the copies, up to a place in the feed; ``more``
-        says whether the pull that came there goes on.
+    def take_applied(self, commit_stamp: int, at: Micros, *, more: bool) -> None:
+        """Join what the server took of own operations into the copies, up to a place in the feed that was
+        heard of ``at`` a time; ``more`` says whether the pull that came there goes on.
 
         What a duplicate did is in the pages, unless it is gone since; but maybe in a later one, so that
         the operation stays on top until the last has come.
@@ -192,6 +199,9 @@ class Copies:
             assert entry.result is not None
             operation, result = entry.operation, entry.result
             if more and result.status == v1.OPERATION_STATUS_DUPLICATE:
+                continue
+            if is_forgotten(result):
+                self.end_forgotten(entry, at)
                 continue
             status = result.first_status or result.status
             memory_id = operation.memory_id
@@ -205,6 +215,30 @@ class Copies:
                     self._forget(memory_id)  # a pull from the beginning tells of no end
             elif (state := applied_state(operation, result)) is not None:
                 self._join_own(memory_id, copy, state, operation.kind, result.commit_stamp)
+
+    def end_forgotten(self, entry: Entry, at: Micros) -> None:
+        """End an operation of which the server does not know any more how it ended, once the copies are the
+        server's: what the copy has of it was taken, what stands there later stands over it, and else it was
+        refused. A memory that is not here any more needs no edits."""
+        memory_id = entry.operation.memory_id
+        copy = self.get(memory_id)
+        if self._lacks(copy, entry.operation):
+            self.refused += refuse(self._sql, self._outbox, entry, FORGOTTEN, at)
+        self._outbox.drop([entry])
+        self._changed[memory_id] = copy
+
+    def _lacks(self, copy: Copy | None, operation: Operation) -> bool:
+        """Whether older values stand in a copy than an operation wrote."""
+        wrote = applied_state(operation, _ALL_TAKEN)
+        if copy is None or wrote is None:
+            return operation.kind is OperationKind.CREATE and not self.buried(operation.memory_id)
+        standing = copy.state.stamps
+        mine = copy.state.memory.owner_client_id == self._identity.client_id
+        return any(
+            name not in standing or standing[name] < stamp
+            for name, stamp in wrote.stamps.items()
+            if mine or name != "privacy_level"
+        )
 
     def _join_own(
         self, memory_id: MemoryId, copy: Copy | None, state: State, kind: OperationKind, commit_stamp: int
@@ -290,6 +324,11 @@ class Copies:
         )
         if updated.rowcount == 0:
             self._sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)", (key, *values[:4]))
+
+
+def is_forgotten(result: v1.OperationResult) -> bool:
+    """Whether an answer says that nobody knows any more how its operation ended."""
+    return result.status == v1.OPERATION_STATUS_DUPLICATE and not result.first_status
 
 
 def keep_apart(sql: sqlite3.Connection, key: bytes) -> None:

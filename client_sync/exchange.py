@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from client_sync import journal
 from client_sync.copies import Copies, copy_rows
+from client_sync.dead_letters import refuse
 from client_sync.errors import TransferBroken
 from client_sync.outbox import Entry, Outbox
 from client_sync.replica import Replica
@@ -23,9 +24,8 @@ from scrubjay.feed import (
     pack,
     unpack,
 )
-from scrubjay.memory import JsonValue, MemoryId, Micros, id_bytes, id_text
+from scrubjay.memory import JsonValue, MemoryId, Micros, id_text
 from scrubjay.merge import Outcome, get
-from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import from_timestamp, to_timestamp
 
@@ -127,8 +127,9 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
         copies = Copies(sql, replica.identity, outbox)
         _take_results(sql, outbox, copies, response, done)
         copies.apply_page(changes)
-        copies.take_applied(response.commit_stamp, more=response.more)
+        copies.take_applied(response.commit_stamp, server_time, more=response.more)
         copies.settle(server_time)
+        done.refused += copies.refused
         _take_counts(sql, request, response)
         set_meta(
             sql,
@@ -212,7 +213,7 @@ def take_result(
     done.pushed += 1
     copies.touch(memory_id)
     if status == v1.OPERATION_STATUS_REJECTED:
-        done.refused += _bury_letters(sql, outbox, entry, result.reason, now)
+        done.refused += refuse(sql, outbox, entry, result.reason, now)
     elif status == v1.OPERATION_STATUS_MERGED_INTO:
         other = MemoryId(id_text(result.merged_into))
         outbox.redirect(memory_id, other)
@@ -236,21 +237,6 @@ def _note(sql: sqlite3.Connection, entry: Entry, outcome: Outcome, now: Micros) 
     if operation.memory is not None:
         changes = [["content", None, get(operation.memory, "content")]]
     journal.note_outcome(sql, operation.memory_id, now, operation.kind, outcome, changes)
-
-
-def _bury_letters(sql: sqlite3.Connection, outbox: Outbox, entry: Entry, reason: str, now: Micros) -> int:
-    """Move a refused operation to the dead letters; after a refused create all on its memory. How many."""
-    refused = [(entry, reason)]
-    if entry.operation.kind is OperationKind.CREATE:
-        later = [each for each in outbox.of(entry.operation.memory_id) if each.result is None]
-        refused += [(each, f"its memory could not be created: {reason}") for each in later if not each.number]
-    for each, why in refused:
-        sql.execute(
-            "INSERT INTO dead_letters (memory_id, kind, body, reason, refused_at) VALUES (?, ?, ?, ?, ?)",
-            (id_bytes(each.operation.memory_id), int(each.operation.kind), each.body, why, now),
-        )
-    outbox.drop(each for each, _ in refused)
-    return len(refused)
 
 
 def _take_counts(sql: sqlite3.Connection, request: v1.SyncRequest, response: v1.SyncResponse) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from client_sync import journal
-from client_sync.copies import Copies, keep_apart
+from client_sync.copies import Copies, is_forgotten, keep_apart
 from client_sync.errors import TransferBroken
 from client_sync.exchange import Exchanged, stands, take_result
 from client_sync.file_lock import locked
@@ -221,7 +221,9 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         if version != _SNAPSHOT_VERSION or count != last.row_count:
             raise TransferBroken("the snapshot does not hold what the server said; it is loaded again")
         outbox = Outbox(sql, replica.identity)
-        outbox.drop(outbox.passed(last.commit_stamp))
+        passed = outbox.passed(last.commit_stamp)
+        forgotten = [each for each in passed if each.result is not None and is_forgotten(each.result)]
+        outbox.drop(each for each in passed if each not in forgotten)
         _forget_vanished(sql)
         shared = "SELECT id FROM rows WHERE commit_stamp < 0 AND id IN (SELECT id FROM loaded.rows)"
         for (key,) in sql.execute(shared).fetchall():
@@ -234,6 +236,8 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
             " FROM loaded.rows ORDER BY commit_stamp"
         )
         copies = Copies(sql, replica.identity, outbox)
+        for entry in forgotten:
+            copies.end_forgotten(entry, replica.clock.now())
         for memory_id in outbox.memory_ids():
             copies.touch(memory_id)
         copies.settle()

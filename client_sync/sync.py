@@ -256,10 +256,10 @@ def _take_watched(replica: Replica, response: v1.WatchResponse) -> SyncReport | 
         copies = Copies(sql, replica.identity, Outbox(sql, replica.identity))
         changes = open_page(response.page)
         copies.apply_page(changes)
-        copies.take_applied(response.commit_stamp, more=response.more)
+        copies.take_applied(response.commit_stamp, server_time, more=response.more)
         copies.settle(server_time)
         set_meta(sql, cursor=response.last_sync_at, position=response.commit_stamp, synced_at=server_time)
-        report.pulled, report.changed = len(changes), copies.shown
+        report.pulled, report.refused, report.changed = len(changes), copies.refused, copies.shown
         retracted = bool(copies.retracted)
     if retracted:
         replica.file.forget_deleted()

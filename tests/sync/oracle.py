@@ -187,8 +187,7 @@ class Oracle:
         late = False
         for position, operation in enumerate(operations):
             if position < repeated:
-                known = (who.incarnation, operation.operation_id) if operation is not None else None
-                verdicts.append(Verdict(DUPLICATE, first=self.answered.get(known) if known else None))
+                verdicts.append(Verdict(DUPLICATE, first=self._first(who, operation)))
                 continue
             late = late or self._is_late(who, operation, now_millis)
             if late:
@@ -200,6 +199,19 @@ class Oracle:
         self._settle()
         # One that waited may have got its end from a later one.
         return [each if isinstance(each, Verdict) else self.answered[each] for each in verdicts]
+
+    def _first(self, who: Who, operation: Operation | None) -> Verdict | None:
+        """How a repeated operation ended first, or what is told where that is forgotten, if anything."""
+        if operation is None:
+            return None
+        key, name = (who.incarnation, operation.memory_id), (who.incarnation, operation.operation_id)
+        if name in self.answered or operation.kind is OperationKind.DELETE:
+            return self.answered.get(name)
+        truth, tomb = self.living.get(key), self.dead.get(key)
+        if tomb is not None and tomb.heard(who):
+            return Verdict(GONE)
+        hidden = tomb or (truth and not (truth.stream == who.stream and who.sees(truth.memory)))
+        return Verdict(NOT_VISIBLE) if hidden and (who, key) in self.taken_back else None
 
     def _is_late(self, who: Who, operation: Operation | None, now_millis: int) -> bool:
         if operation is None or (who.incarnation, operation.operation_id) in self.answered:

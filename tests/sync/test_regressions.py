@@ -93,6 +93,22 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("web_update", {"slot": 0, "value": ("scope", "general")}),
         ("sync", {"device": "tablet", "faults": ("ok", "request lost")}),
     ],
+    "an edit that was refused is kept, though the refusal was lost until the server forgot it": [
+        ("add", {"device": "badge", "slot": 0, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "badge"}),
+        ("web_update", {"slot": 0, "value": ("valid_to", 500)}),
+        ("update", {"device": "badge", "slot": 0, "value": ("valid_from", 900)}),
+        ("sync", {"device": "badge", "faults": ("answer lost",)}),
+        ("collect", {}),
+        ("sync", {"device": "badge"}),
+    ],
+    "nothing is left of what was taken back after the server forgot its create": [
+        ("add", {"device": "badge", "slot": 0, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "badge", "faults": ("ok", "answer lost")}),
+        ("collect", {}),
+        ("web_update", {"slot": 0, "value": ("scope", "general")}),
+        ("sync", {"device": "badge"}),
+    ],
     "a server that is restored twice gets back what it got back the first time": [
         ("backup", {}),
         ("web_add", {"slot": 1, "level": SHARED, "scope": "work"}),
