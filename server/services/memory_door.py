@@ -1,0 +1,72 @@
+"""What every part of MemoryService's door is built on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from scrubjay import v1
+from scrubjay.filters import Matcher, matcher
+from scrubjay.filters import from_message as filter_from_message
+from scrubjay.memory import Micros, Subject
+from scrubjay.stamp import CommitStamp
+from server.index.resident import View
+from server.ingest.author import Author, server_replica
+from server.providers.embedder import Embedder
+from server.revision import Revisions
+from server.router import Router, tenant_of
+from server.services.requests import NamesSubject, check_scopes, narrowing
+from server.store.memory_store import StreamKey, Writing
+from tenants.tenant import Caller, Incarnation
+
+
+class Narrows(NamesSubject, Protocol):
+    """A read of one subject that may be narrowed."""
+
+    @property
+    def scopes(self) -> Iterable[str]: ...
+
+
+class MemoryDoor:
+    """The parts of a memory RPC. ``clock`` gives microseconds since 1970; ``secret`` seals tokens."""
+
+    def __init__(
+        self, router: Router, embedder: Embedder, secret: bytes, clock: Callable[[], Micros]
+    ) -> None:
+        self._router = router
+        self._embedder = embedder
+        self._secret = secret
+        self._revisions = Revisions(secret)
+        self._clock = clock
+
+    def _revision(self, writing: Writing, keys: Iterable[StreamKey]) -> str:
+        heads = {key: writing.head(key) for key in sorted(keys)}
+        return self._revisions.token(
+            {key: head.head if head else CommitStamp(0) for key, head in heads.items()}
+        )
+
+    def _view(self, request: Narrows, subject: Subject, caller: Caller) -> View:
+        agent_id, run_id = narrowing(request, subject)
+        return View(caller.client_id, self._clock(), check_scopes(tuple(request.scopes)), agent_id, run_id)
+
+
+def author_of(caller: Caller) -> Author:
+    """The author of what a caller writes through a server."""
+    replica = server_replica(tenant_of(caller).incarnation)
+    return Author(caller.client_id, replica, caller.key_id, caller.role.name)
+
+
+def read_filter(request: v1.ListRequest | v1.SearchRequest) -> Matcher | None:
+    """The request's filter, if it has one. InvalidField names the node that is wrong."""
+    return matcher(filter_from_message(request.filter)) if request.HasField("filter") else None
+
+
+def token_purpose(request: Message, incarnation: Incarnation) -> str:
+    """What a page token of this request is bound to: the tenant, and all that chooses the rows."""
+    chosen = type(request).FromString(request.SerializeToString())
+    for field in ("page_token", "page_size", "min_revision"):
+        chosen.ClearField(field)
+    body = chosen.SerializeToString(deterministic=True)
+    return f"{chosen.DESCRIPTOR.full_name}\0{incarnation}\0{body.hex()}"

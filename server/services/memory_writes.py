@@ -1,0 +1,174 @@
+"""Writing memories through a server: add, update, delete."""
+
+from __future__ import annotations
+
+import os
+
+from scrubjay import v1
+from scrubjay.errors import InvalidField, ScrubjayError, check
+from scrubjay.memory import (
+    Memory,
+    MemoryId,
+    Micros,
+    local_violation,
+    new_memory_id,
+    request_id_violation,
+    violations,
+)
+from scrubjay.wire import from_message
+from server.ingest.edits import delete, delete_all, update
+from server.ingest.raw import Draft, add
+from server.providers.embedder import TextKind
+from server.router import tenant_of
+from server.services.masks import edit_of
+from server.services.memory_door import MemoryDoor, author_of
+from server.services.requests import (
+    MAX_BATCH,
+    check_memory_id,
+    sole_subject,
+)
+from server.shard import Request
+from server.store.memory_store import StoredMemory, StreamKey, Writing
+from tenants.tenant import Caller
+
+
+class MemoryWrites(MemoryDoor):
+    """The RPCs that write memories."""
+
+    def add(self, request: v1.AddRequest, caller: Caller) -> v1.AddResponse:
+        """Store memories as they are, each with a result of its own."""
+        now, tenant = self._clock(), tenant_of(caller)
+        check(request_id_violation(request.request_id))
+        if not 1 <= len(request.memories) <= MAX_BATCH:
+            raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
+        shard = self._router.shard(tenant)
+        identity = Request.of(tenant.incarnation, request, request.request_id, now)
+        if (first := shard.answered(identity, v1.AddResponse)) is not None:
+            return first
+        # A microsecond apart, so that a list keeps the order of the batch, and none after its commit's
+        # millisecond, so that no memory is created after it was updated.
+        first_micros = now // 1000 * 1000 - len(request.memories)
+        read = [
+            _readable(message, caller, Micros(first_micros + n)) for n, message in enumerate(request.memories)
+        ]
+        memories = [memory for memory in read if isinstance(memory, Memory)]
+        if not memories:
+            raise InvalidField(
+                violation.under(f"memories[{n}]")
+                for n, error in enumerate(read)
+                if isinstance(error, InvalidField)
+                for violation in error.field_violations
+            )
+        vectors = self._embedder.embed([memory.content for memory in memories], TextKind.DOCUMENT)
+        named = {message.id for message in request.memories}
+        drafts = [
+            Draft(memory, vector, memory.id in named)
+            for memory, vector in zip(memories, vectors, strict=True)
+        ]
+        keys = {StreamKey(tenant.incarnation, memory.subject.key) for memory in memories}
+
+        def unit(writing: Writing) -> v1.AddResponse:
+            stored = iter(
+                add(writing, tenant.incarnation, tenant.space, drafts, author_of(caller), now // 1000)
+            )
+            results = [next(stored) if isinstance(one, Memory) else one for one in read]
+            if not any(isinstance(result, StoredMemory) for result in results):
+                raise next(result for result in results if isinstance(result, ScrubjayError))
+            return v1.AddResponse(
+                results=[_add_result(result, n) for n, result in enumerate(results)],
+                revision=self._revision(writing, keys),
+            )
+
+        return shard.write(identity, keys, v1.AddResponse, unit)
+
+    def update(self, request: v1.UpdateRequest, caller: Caller) -> v1.UpdateResponse:
+        """Change the fields that the mask names."""
+        now, tenant = self._clock(), tenant_of(caller)
+        check(request_id_violation(request.request_id))
+        check_memory_id("memory.id", request.memory.id)
+        shard = self._router.shard(tenant)
+        identity = Request.of(tenant.incarnation, request, request.request_id, now)
+        if (first := shard.answered(identity, v1.UpdateResponse)) is not None:
+            return first
+        edit = edit_of(request, caller.client_id, now)
+        key = shard.stream_of(tenant.incarnation, edit.memory_id)
+        if "content" in edit.fields:
+            edit = edit.embedded(self._embedder.embed([edit.values.content], TextKind.DOCUMENT)[0])
+
+        def unit(writing: Writing) -> v1.UpdateResponse:
+            stored, results = update(writing, key, tenant.space, edit, author_of(caller), now)
+            return v1.UpdateResponse(
+                memory=v1.Memory.FromString(stored.message),
+                results=[
+                    v1.FieldResult(
+                        field=result.write.field,
+                        outcome=v1.Outcome.ValueType(result.outcome),
+                        stamp=str(result.standing),
+                    )
+                    for result in results
+                ],
+                revision=self._revision(writing, [key]),
+            )
+
+        return shard.write(identity, [key], v1.UpdateResponse, unit)
+
+    def delete(self, request: v1.DeleteRequest, caller: Caller) -> v1.DeleteResponse:
+        """Delete one memory for ever."""
+        now, tenant = self._clock(), tenant_of(caller)
+        check(request_id_violation(request.request_id))
+        check_memory_id("id", request.id)
+        shard, memory_id = self._router.shard(tenant), MemoryId(request.id)
+        key = shard.stream_of(tenant.incarnation, memory_id)
+
+        def unit(writing: Writing) -> v1.DeleteResponse:
+            delete(writing, key, memory_id, request.etag, author_of(caller), now)
+            return v1.DeleteResponse(revision=self._revision(writing, [key]))
+
+        identity = Request.of(tenant.incarnation, request, request.request_id, now)
+        return shard.write(identity, [key], v1.DeleteResponse, unit)
+
+    def delete_all(self, request: v1.DeleteAllRequest, caller: Caller) -> v1.DeleteAllResponse:
+        """Delete every memory of one subject for ever."""
+        now, tenant = self._clock(), tenant_of(caller)
+        check(request_id_violation(request.request_id))
+        key = StreamKey(tenant.incarnation, sole_subject(request).key)
+
+        def unit(writing: Writing) -> v1.DeleteAllResponse:
+            count = delete_all(writing, key, author_of(caller), now)
+            return v1.DeleteAllResponse(deleted_count=count, revision=self._revision(writing, [key]))
+
+        identity = Request.of(tenant.incarnation, request, request.request_id, now)
+        return self._router.shard(tenant).write(identity, [key], v1.DeleteAllResponse, unit)
+
+
+def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | InvalidField:
+    """A memory to add as a value, or what is wrong with it."""
+    try:
+        memory = from_message(
+            message,
+            memory_id=new_memory_id(now // 1000, os.urandom(10)),
+            owner=caller.client_id,
+            now=now,
+        )
+    except InvalidField as error:
+        return error
+    wrong = violations(memory)
+    if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
+        wrong.append(local)
+    return InvalidField(wrong) if wrong else memory
+
+
+def _add_result(result: StoredMemory | ScrubjayError, position: int) -> v1.AddResult:
+    if isinstance(result, StoredMemory):
+        return v1.AddResult(memory=v1.Memory.FromString(result.message))
+    return v1.AddResult(
+        error=v1.ItemError(
+            code=result.code,
+            reason=result.reason,
+            message=result.message,
+            field_violations=[
+                v1.FieldViolation(field=violation.field, description=violation.description)
+                for violation in (v.under(f"memories[{position}]") for v in result.field_violations)
+            ],
+        )
+    )
