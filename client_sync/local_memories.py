@@ -87,6 +87,7 @@ class LocalMemories:
             valid_from=wanted.valid_from,
             valid_to=wanted.valid_to,
             expires_at=wanted.expires_at,
+            superseded_by=wanted.superseded_by,
         )
         return self._message(stored)
 

@@ -327,6 +327,7 @@ class Replica:
         valid_from: Micros | None = None,
         valid_to: Micros | None = None,
         expires_at: Micros | None = None,
+        superseded_by: MemoryId | None = None,
     ) -> Memory:
         """Store a memory. InvalidField names what is wrong; MemoryExists where the id is taken."""
         now = self.clock.now()
@@ -351,6 +352,7 @@ class Replica:
             valid_from=valid_from,
             valid_to=valid_to,
             expires_at=expires_at,
+            superseded_by=superseded_by,
         )
         self._check_new(memory)
         with self._writing() as write:

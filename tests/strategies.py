@@ -10,6 +10,7 @@ from scrubjay.stamp import ReplicaId, Stamp
 
 OWNER = ClientId("phone")
 ID = MemoryId("019ad1c0-0000-7000-8000-000000000001")
+SUCCESSOR = MemoryId("019ad1c0-0000-7000-8000-000000000002")
 REPLICAS = [ReplicaId(bytes([n]) * 16) for n in (1, 2, 255)]
 EMPTY = State(Memory(ID, "", Micros(0), user_id="alice", owner_client_id=OWNER), {})
 """A memory in which nothing was ever written."""
@@ -63,6 +64,7 @@ memories = st.builds(
     valid_from=st.none() | micros,
     valid_to=st.none() | micros,
     expires_at=st.none() | micros,
+    superseded_by=st.none() | st.just(SUCCESSOR),
 )
 
 _source_values: st.SearchStrategy[JsonValue] = st.fixed_dictionaries(
@@ -72,6 +74,7 @@ _values: dict[str, st.SearchStrategy[JsonValue]] = {
     "content": texts,
     "confidence": st.sampled_from([0, 0.5, 1, 1.0]),
     "valid_from": st.none() | micros,
+    "superseded_by": st.none() | st.just(SUCCESSOR),
     "pinned": st.booleans() | st.none(),
     "source": st.none() | _source_values,
     "privacy_level": st.sampled_from(list(PrivacyLevel)).map(int),

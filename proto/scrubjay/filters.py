@@ -6,7 +6,7 @@ field                                        kind      operators
 id, user_id, agent_id, run_id, scope,        text      all
 category, content, owner_client_id,
 source.conversation_id, source.role,
-source.trust_class
+source.trust_class, superseded_by
 tags                                         texts     CONTAINS, ICONTAINS, EXISTS
 confidence                                   number    EQ NE GT GTE LT LTE IN NIN EXISTS
 pinned                                       bool      EQ NE EXISTS
@@ -118,7 +118,7 @@ class _Kind(Enum):
 _KINDS = {
     **dict.fromkeys(("id", "user_id", "agent_id", "run_id", "scope", "category", "content"), _Kind.TEXT),
     **dict.fromkeys(("owner_client_id", "source.conversation_id"), _Kind.TEXT),
-    **dict.fromkeys(("source.role", "source.trust_class"), _Kind.TEXT),
+    **dict.fromkeys(("source.role", "source.trust_class", "superseded_by"), _Kind.TEXT),
     **dict.fromkeys(("created_at", "updated_at", "valid_from", "valid_to", "expires_at"), _Kind.TIME),
     "tags": _Kind.TEXTS,
     "confidence": _Kind.NUMBER,
@@ -293,6 +293,8 @@ def _condition_matcher(condition: Condition) -> Matcher:
     if kind is _Kind.JSON:
         key = field.removeprefix(_METADATA)
         return lambda memory, _: test(memory.metadata.get(key))
+    if field == "superseded_by":
+        return lambda memory, _: test(memory.superseded_by or "")
     get = attrgetter("privacy_level.name" if kind is _Kind.LEVEL else field)
     return lambda memory, _: test(get(memory))
 

@@ -119,6 +119,7 @@ class Memory:
     valid_from: Micros | None = None
     valid_to: Micros | None = None
     expires_at: Micros | None = None
+    superseded_by: MemoryId | None = None
 
     @property
     def subject(self) -> Subject:
@@ -328,6 +329,8 @@ def _violations(memory: Memory) -> Iterator[FieldViolation | None]:
         yield FieldViolation("category", f"is empty; give a name such as {DEFAULT_CATEGORY}")
     if not 0 <= memory.confidence <= 1:
         yield FieldViolation("confidence", f"is {memory.confidence}; give a number from 0 to 1")
+    if memory.superseded_by is not None:
+        yield _successor_violation(memory.superseded_by, memory.id)
     yield from _time_violations(memory)
     yield from _tag_violations(memory.tags)
     yield from _metadata_violations(memory.metadata)
@@ -339,6 +342,13 @@ def scope_violation(field_path: str, scope: str) -> FieldViolation | None:
     if not scope or any(not segment.strip() for segment in scope.split("/")):
         return FieldViolation(field_path, f"{scope!r} has an empty segment; write it like 'work/alpha'")
     return name_violation(field_path, scope)
+
+
+def _successor_violation(successor: str, memory_id: str) -> FieldViolation | None:
+    if not is_memory_id(successor):
+        return FieldViolation("superseded_by", f"{successor!r} is no UUID in canonical lower-case form")
+    itself = successor == memory_id
+    return FieldViolation("superseded_by", "names the memory itself; name another one") if itself else None
 
 
 def _time_violations(memory: Memory) -> Iterator[FieldViolation]:

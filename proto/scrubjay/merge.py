@@ -6,7 +6,7 @@ A memory is a set of *registers*. Each holds a value and the stamp of the edit t
 register                                               join of two values
 =====================================================  ==========================================
 content, category, scope, confidence, valid_from,      the higher stamp; on equal stamps the
-valid_to, expires_at, pinned, source                   larger bytes of canonical JSON
+valid_to, expires_at, pinned, source, superseded_by    larger bytes of canonical JSON
 tags.<tag>, metadata.<key>: one register each          the same, so edits of different tags or
                                                        keys never collide
 privacy_level: written by the owner client alone       the same, but on equal stamps the more private
@@ -63,6 +63,7 @@ PLAIN_FIELDS = (
     "pinned",
     "source",
     "privacy_level",
+    "superseded_by",
 )
 """The registers that are one field each."""
 

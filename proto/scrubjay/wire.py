@@ -126,6 +126,7 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
         updated_at=to_timestamp(commit_micros(commit_stamp)),
         owner_client_id=memory.owner_client_id,
         etag=to_etag(commit_stamp),
+        superseded_by=memory.superseded_by or "",
     )
     if memory.metadata:
         message.metadata.CopyFrom(to_struct(memory.metadata))
@@ -220,6 +221,7 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
         valid_from=from_timestamp(message.valid_from) if message.HasField("valid_from") else None,
         valid_to=from_timestamp(message.valid_to) if message.HasField("valid_to") else None,
         expires_at=from_timestamp(message.expires_at) if message.HasField("expires_at") else None,
+        superseded_by=MemoryId(message.superseded_by) if message.superseded_by else None,
     )
 
 

@@ -158,6 +158,7 @@ MEMORY_COLUMNS = (
     memories.c.valid_from,
     memories.c.valid_to,
     memories.c.expires_at,
+    memories.c.superseded_by,
 )
 """What ``to_memory`` reads, in the order of Memory's fields."""
 
@@ -216,6 +217,7 @@ def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
         "valid_from": memory.valid_from,
         "valid_to": memory.valid_to,
         "expires_at": memory.expires_at,
+        "superseded_by": memory.superseded_by,
         "content_stamp": stored.state.stamps["content"].pack(),
         "field_stamps": pack_field_stamps(stored.state.stamps),
         "field_commits": _COMPACT(stored.field_commits),

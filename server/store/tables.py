@@ -74,6 +74,7 @@ memories = Table(
     Column("valid_from", BigInteger),
     Column("valid_to", BigInteger),
     Column("expires_at", BigInteger),
+    Column("superseded_by", _UUID),
     _column("content_stamp", LargeBinary),
     _column("field_stamps", LargeBinary),
     _column("field_commits", Text),

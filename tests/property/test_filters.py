@@ -33,7 +33,7 @@ from tests.strategies import json_values, memories, micros, names, tags, texts
 
 TEXT_FIELDS = [
     *("id", "user_id", "agent_id", "run_id", "scope", "category", "content", "owner_client_id"),
-    *("source.conversation_id", "source.role", "source.trust_class"),
+    *("source.conversation_id", "source.role", "source.trust_class", "superseded_by"),
 ]
 TIME_FIELDS = ["created_at", "updated_at", "valid_from", "valid_to", "expires_at"]
 METADATA_FIELDS = ["metadata.a", "metadata.b", "metadata.a.b"]

@@ -26,31 +26,31 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18scrubjay/v1/memory.proto\x12\x0bscrubjay.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"l\n\x06Source\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x03 \x03(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x13\n\x0btrust_class\x18\x05 \x01(\t\"\xd6\x04\n\x06Memory\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\r\n\x05scope\x18\x05 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x06 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\t\x12\x0c\n\x04tags\x18\x08 \x03(\t\x12)\n\x08metadata\x18\t \x01(\x0b\x32\x17.google.protobuf.Struct\x12#\n\x06source\x18\n \x01(\x0b\x32\x13.scrubjay.v1.Source\x12\x17\n\nconfidence\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x30\n\rprivacy_level\x18\x0c \x01(\x0e\x32\x19.scrubjay.v1.PrivacyLevel\x12\x0e\n\x06pinned\x18\r \x01(\x08\x12.\n\ncreated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nvalid_from\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fowner_client_id\x18\x13 \x01(\t\x12\x0c\n\x04\x65tag\x18\x14 \x01(\tB\r\n\x0b_confidence\"R\n\x0b\x46ieldResult\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12%\n\x07outcome\x18\x02 \x01(\x0e\x32\x14.scrubjay.v1.Outcome\x12\r\n\x05stamp\x18\x03 \x01(\t\"*\n\nFieldStamp\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\r\n\x05stamp\x18\x02 \x01(\t\"j\n\tCondition\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\'\n\x08operator\x18\x02 \x01(\x0e\x32\x15.scrubjay.v1.Operator\x12%\n\x05value\x18\x03 \x01(\x0b\x32\x16.google.protobuf.Value\"2\n\nFilterList\x12$\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x13.scrubjay.v1.Filter\"\xbc\x01\n\x06\x46ilter\x12+\n\tcondition\x18\x01 \x01(\x0b\x32\x16.scrubjay.v1.ConditionH\x00\x12)\n\x06\x61ll_of\x18\x02 \x01(\x0b\x32\x17.scrubjay.v1.FilterListH\x00\x12)\n\x06\x61ny_of\x18\x03 \x01(\x0b\x32\x17.scrubjay.v1.FilterListH\x00\x12\'\n\x08negation\x18\x04 \x01(\x0b\x32\x13.scrubjay.v1.FilterH\x00\x42\x06\n\x04node*\x80\x01\n\x0cPrivacyLevel\x12\x1d\n\x19PRIVACY_LEVEL_UNSPECIFIED\x10\x00\x12\x1c\n\x18PRIVACY_LEVEL_LOCAL_ONLY\x10\x01\x12\x19\n\x15PRIVACY_LEVEL_PRIVATE\x10\x02\x12\x18\n\x14PRIVACY_LEVEL_SHARED\x10\x03*\x81\x01\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0fOUTCOME_APPLIED\x10\x01\x12\x1e\n\x1aOUTCOME_APPLIED_CONCURRENT\x10\x02\x12\x16\n\x12OUTCOME_SUPERSEDED\x10\x03\x12\x10\n\x0cOUTCOME_GONE\x10\x04*\xf3\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n\x0bOPERATOR_EQ\x10\x01\x12\x0f\n\x0bOPERATOR_NE\x10\x02\x12\x0f\n\x0bOPERATOR_GT\x10\x03\x12\x10\n\x0cOPERATOR_GTE\x10\x04\x12\x0f\n\x0bOPERATOR_LT\x10\x05\x12\x10\n\x0cOPERATOR_LTE\x10\x06\x12\x0f\n\x0bOPERATOR_IN\x10\x07\x12\x10\n\x0cOPERATOR_NIN\x10\x08\x12\x15\n\x11OPERATOR_CONTAINS\x10\t\x12\x16\n\x12OPERATOR_ICONTAINS\x10\n\x12\x13\n\x0fOPERATOR_EXISTS\x10\x0b\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18scrubjay/v1/memory.proto\x12\x0bscrubjay.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"l\n\x06Source\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x03 \x03(\t\x12\x0c\n\x04role\x18\x04 \x01(\t\x12\x13\n\x0btrust_class\x18\x05 \x01(\t\"\xed\x04\n\x06Memory\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07user_id\x18\x02 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\r\n\x05scope\x18\x05 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x06 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x07 \x01(\t\x12\x0c\n\x04tags\x18\x08 \x03(\t\x12)\n\x08metadata\x18\t \x01(\x0b\x32\x17.google.protobuf.Struct\x12#\n\x06source\x18\n \x01(\x0b\x32\x13.scrubjay.v1.Source\x12\x17\n\nconfidence\x18\x0b \x01(\x01H\x00\x88\x01\x01\x12\x30\n\rprivacy_level\x18\x0c \x01(\x0e\x32\x19.scrubjay.v1.PrivacyLevel\x12\x0e\n\x06pinned\x18\r \x01(\x08\x12.\n\ncreated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nvalid_from\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08valid_to\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fowner_client_id\x18\x13 \x01(\t\x12\x0c\n\x04\x65tag\x18\x14 \x01(\t\x12\x15\n\rsuperseded_by\x18\x15 \x01(\tB\r\n\x0b_confidence\"R\n\x0b\x46ieldResult\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12%\n\x07outcome\x18\x02 \x01(\x0e\x32\x14.scrubjay.v1.Outcome\x12\r\n\x05stamp\x18\x03 \x01(\t\"*\n\nFieldStamp\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\r\n\x05stamp\x18\x02 \x01(\t\"j\n\tCondition\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\'\n\x08operator\x18\x02 \x01(\x0e\x32\x15.scrubjay.v1.Operator\x12%\n\x05value\x18\x03 \x01(\x0b\x32\x16.google.protobuf.Value\"2\n\nFilterList\x12$\n\x07\x66ilters\x18\x01 \x03(\x0b\x32\x13.scrubjay.v1.Filter\"\xbc\x01\n\x06\x46ilter\x12+\n\tcondition\x18\x01 \x01(\x0b\x32\x16.scrubjay.v1.ConditionH\x00\x12)\n\x06\x61ll_of\x18\x02 \x01(\x0b\x32\x17.scrubjay.v1.FilterListH\x00\x12)\n\x06\x61ny_of\x18\x03 \x01(\x0b\x32\x17.scrubjay.v1.FilterListH\x00\x12\'\n\x08negation\x18\x04 \x01(\x0b\x32\x13.scrubjay.v1.FilterH\x00\x42\x06\n\x04node*\x80\x01\n\x0cPrivacyLevel\x12\x1d\n\x19PRIVACY_LEVEL_UNSPECIFIED\x10\x00\x12\x1c\n\x18PRIVACY_LEVEL_LOCAL_ONLY\x10\x01\x12\x19\n\x15PRIVACY_LEVEL_PRIVATE\x10\x02\x12\x18\n\x14PRIVACY_LEVEL_SHARED\x10\x03*\x81\x01\n\x07Outcome\x12\x17\n\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0fOUTCOME_APPLIED\x10\x01\x12\x1e\n\x1aOUTCOME_APPLIED_CONCURRENT\x10\x02\x12\x16\n\x12OUTCOME_SUPERSEDED\x10\x03\x12\x10\n\x0cOUTCOME_GONE\x10\x04*\xf3\x01\n\x08Operator\x12\x18\n\x14OPERATOR_UNSPECIFIED\x10\x00\x12\x0f\n\x0bOPERATOR_EQ\x10\x01\x12\x0f\n\x0bOPERATOR_NE\x10\x02\x12\x0f\n\x0bOPERATOR_GT\x10\x03\x12\x10\n\x0cOPERATOR_GTE\x10\x04\x12\x0f\n\x0bOPERATOR_LT\x10\x05\x12\x10\n\x0cOPERATOR_LTE\x10\x06\x12\x0f\n\x0bOPERATOR_IN\x10\x07\x12\x10\n\x0cOPERATOR_NIN\x10\x08\x12\x15\n\x11OPERATOR_CONTAINS\x10\t\x12\x16\n\x12OPERATOR_ICONTAINS\x10\n\x12\x13\n\x0fOPERATOR_EXISTS\x10\x0b\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'scrubjay.v1.memory_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PRIVACYLEVEL']._serialized_start=1295
-  _globals['_PRIVACYLEVEL']._serialized_end=1423
-  _globals['_OUTCOME']._serialized_start=1426
-  _globals['_OUTCOME']._serialized_end=1555
-  _globals['_OPERATOR']._serialized_start=1558
-  _globals['_OPERATOR']._serialized_end=1801
+  _globals['_PRIVACYLEVEL']._serialized_start=1318
+  _globals['_PRIVACYLEVEL']._serialized_end=1446
+  _globals['_OUTCOME']._serialized_start=1449
+  _globals['_OUTCOME']._serialized_end=1578
+  _globals['_OPERATOR']._serialized_start=1581
+  _globals['_OPERATOR']._serialized_end=1824
   _globals['_SOURCE']._serialized_start=104
   _globals['_SOURCE']._serialized_end=212
   _globals['_MEMORY']._serialized_start=215
-  _globals['_MEMORY']._serialized_end=813
-  _globals['_FIELDRESULT']._serialized_start=815
-  _globals['_FIELDRESULT']._serialized_end=897
-  _globals['_FIELDSTAMP']._serialized_start=899
-  _globals['_FIELDSTAMP']._serialized_end=941
-  _globals['_CONDITION']._serialized_start=943
-  _globals['_CONDITION']._serialized_end=1049
-  _globals['_FILTERLIST']._serialized_start=1051
-  _globals['_FILTERLIST']._serialized_end=1101
-  _globals['_FILTER']._serialized_start=1104
-  _globals['_FILTER']._serialized_end=1292
+  _globals['_MEMORY']._serialized_end=836
+  _globals['_FIELDRESULT']._serialized_start=838
+  _globals['_FIELDRESULT']._serialized_end=920
+  _globals['_FIELDSTAMP']._serialized_start=922
+  _globals['_FIELDSTAMP']._serialized_end=964
+  _globals['_CONDITION']._serialized_start=966
+  _globals['_CONDITION']._serialized_end=1072
+  _globals['_FILTERLIST']._serialized_start=1074
+  _globals['_FILTERLIST']._serialized_end=1124
+  _globals['_FILTER']._serialized_start=1127
+  _globals['_FILTER']._serialized_end=1315
 # @@protoc_insertion_point(module_scope)

@@ -207,6 +207,7 @@ class Memory(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     OWNER_CLIENT_ID_FIELD_NUMBER: _builtins.int
     ETAG_FIELD_NUMBER: _builtins.int
+    SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """UUID in canonical form. A writer may choose it on Add; else the server makes a UUIDv7."""
     user_id: _builtins.str
@@ -233,6 +234,8 @@ class Memory(_message.Message):
     """Changes with every change of the memory. Give it back to Update or Delete to refuse
     overwriting what was not seen. Output only.
     """
+    superseded_by: _builtins.str
+    """The id of the memory that replaced it, under which it ranks."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """At most 32 tags of at most 64 bytes. A set: repeated tags count once."""
@@ -288,10 +291,11 @@ class Memory(_message.Message):
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         owner_client_id: _builtins.str = ...,
         etag: _builtins.str = ...,
+        superseded_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "confidence", b"confidence", "created_at", b"created_at", "expires_at", b"expires_at", "metadata", b"metadata", "source", b"source", "updated_at", b"updated_at", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "agent_id", b"agent_id", "category", b"category", "confidence", b"confidence", "content", b"content", "created_at", b"created_at", "etag", b"etag", "expires_at", b"expires_at", "id", b"id", "metadata", b"metadata", "owner_client_id", b"owner_client_id", "pinned", b"pinned", "privacy_level", b"privacy_level", "run_id", b"run_id", "scope", b"scope", "source", b"source", "tags", b"tags", "updated_at", b"updated_at", "user_id", b"user_id", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_confidence", b"_confidence", "agent_id", b"agent_id", "category", b"category", "confidence", b"confidence", "content", b"content", "created_at", b"created_at", "etag", b"etag", "expires_at", b"expires_at", "id", b"id", "metadata", b"metadata", "owner_client_id", b"owner_client_id", "pinned", b"pinned", "privacy_level", b"privacy_level", "run_id", b"run_id", "scope", b"scope", "source", b"source", "superseded_by", b"superseded_by", "tags", b"tags", "updated_at", b"updated_at", "user_id", b"user_id", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__confidence: _TypeAlias = _typing.Literal["confidence"]  # noqa: Y015
     _WhichOneofArgType__confidence: _TypeAlias = _typing.Literal["_confidence", b"_confidence"]  # noqa: Y015

@@ -426,7 +426,7 @@ class UpdateRequest(_message.Message):
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """The fields to write: content, category, scope, confidence, valid_from, valid_to, expires_at,
-        pinned, source, privacy_level, tags (the whole set), tags.<tag> (one), metadata (all keys),
+        pinned, source, privacy_level, superseded_by, tags (the whole set), tags.<tag> (one), metadata (all keys),
         metadata.<key> (one). A named field without a value is cleared.
         """
 
