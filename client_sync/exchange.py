@@ -152,9 +152,15 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
     return done
 
 
+def standing(sql: sqlite3.Connection) -> str:
+    """Where this replica stands: its cursor, else where the newest memories are from that it shows while it
+    is first loaded, else the beginning."""
+    return str(get_meta(sql, "cursor") or get_meta(sql, "shown_from", ""))
+
+
 def stands(sql: sqlite3.Connection, request: v1.SyncRequest) -> bool:
     """Whether the file stands where it stood when the request was made: another process may be further."""
-    same = get_meta(sql, "cursor", "") == request.last_sync_at
+    same = standing(sql) == request.last_sync_at
     return same and request.replica_id in (b"", get_meta(sql, "replica_id"))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from client_sync import journal
 from client_sync.copies import Copies, is_forgotten, keep_apart
 from client_sync.errors import TransferBroken
-from client_sync.exchange import Exchanged, stands, take_result
+from client_sync.exchange import Exchanged, standing, stands, take_result
 from client_sync.file_lock import locked
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
@@ -86,7 +86,7 @@ def begin_epoch(replica: Replica, answered: v1.SyncRequest) -> None:
     with replica.file.transaction(durable=True) as sql:
         if not stands(sql, answered):
             return
-        set_meta(sql, reoffer_from=get_meta(sql, "cursor", ""))
+        set_meta(sql, reoffer_from=standing(sql))
 
 
 def reoffer(replica: Replica, remote: RemoteSync, cursor: str) -> int:
@@ -101,7 +101,7 @@ def reoffer(replica: Replica, remote: RemoteSync, cursor: str) -> int:
     with replica.file.transaction(durable=True) as sql:
         outbox = Outbox(sql, replica.identity)
         outbox.take_replica(ReplicaId(replica.entropy(16)), keep_ids=True)
-        set_meta(sql, reoffer_from=None, reload=1)
+        set_meta(sql, reoffer_from=None, shown_from=None, reload=1)
     return taken
 
 
@@ -181,7 +181,7 @@ def _download(replica: Replica, remote: RemoteSync, report: Report | None) -> v1
         file.seek(offset)
         for response in remote.snapshot(request):
             if response.newest_page:
-                _show_newest(replica, response.newest_page)
+                _show_newest(replica, response)
             if response.chunk:
                 _check_chunk(response, file.tell())
                 file.write(response.chunk)
@@ -204,13 +204,14 @@ def _check_chunk(response: v1.SnapshotResponse, offset: int) -> None:
         raise TransferBroken("a part of the snapshot came damaged; it goes on from there next time")
 
 
-def _show_newest(replica: Replica, packed: bytes) -> None:
+def _show_newest(replica: Replica, response: v1.SnapshotResponse) -> None:
     """Show the newest memories of a first load at once; the cursor does not move."""
-    changes = open_page(unpack(v1.Page, "newest_page", packed))
+    changes = open_page(unpack(v1.Page, "newest_page", response.newest_page))
     with replica.file.transaction(durable=False) as sql:
         copies = Copies(sql, replica.identity, Outbox(sql, replica.identity))
         copies.apply_page(changes)
         copies.settle()
+        set_meta(sql, shown_from=response.last_sync_at)
 
 
 def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
@@ -241,7 +242,7 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         for memory_id in outbox.memory_ids():
             copies.touch(memory_id)
         copies.settle()
-        set_meta(sql, cursor=last.last_sync_at, position=last.commit_stamp, reload=None)
+        set_meta(sql, cursor=last.last_sync_at, position=last.commit_stamp, shown_from=None, reload=None)
     return int(count)
 
 

@@ -9,7 +9,15 @@ from functools import partial
 from client_sync import recovery
 from client_sync.copies import Copies, CopyLost
 from client_sync.errors import TransferBroken, UpgradeNeeded, Wiped
-from client_sync.exchange import PROTOCOL, Exchanged, apply_response, exchange, is_current, next_request
+from client_sync.exchange import (
+    PROTOCOL,
+    Exchanged,
+    apply_response,
+    exchange,
+    is_current,
+    next_request,
+    standing,
+)
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
@@ -208,7 +216,7 @@ class _Run:
         goes on: the calls that recover do not say. They would mix two clients' memories where the file is
         used with another's token, and load what a server has that was restored since."""
         with self._replica.file.reading() as sql:
-            cursor = get_meta(sql, "cursor", "")
+            cursor = standing(sql)
         request = v1.SyncRequest(
             protocol=PROTOCOL,
             principal=self._replica.identity.principal,

@@ -13,6 +13,7 @@ from scrubjay.feed import MAX_CHANGES, pack
 from scrubjay.memory import Subject, Viewer
 from server.cursor import Cursors
 from server.ending import Ending
+from server.feed import BEGINNING, Position
 from server.shard import Shard
 from server.snapshots import Snapshot, Snapshots
 from server.store.memory_store import StreamKey
@@ -42,8 +43,7 @@ class Downloads:
         if request.newest > MAX_CHANGES:
             raise InvalidField.of("newest", f"is {request.newest}; give at most {MAX_CHANGES}")
         if request.newest and not request.resume_token:
-            page = shard.newest(key, subject, viewer, request.newest)
-            yield v1.SnapshotResponse(newest_page=pack(page))
+            yield self._newest(shard, key, subject, viewer, request.newest)
         with (
             shard.hub.subscribe(key) as written,
             self._file(shard, key, viewer, request, ending) as (snapshot, file),
@@ -61,6 +61,16 @@ class Downloads:
                 if written.wait(0, snapshot.position.stamp) is not None:
                     shard.check_snapshot(self._snapshots, snapshot)
                 yield response
+
+    def _newest(
+        self, shard: Shard, key: StreamKey, subject: Subject, viewer: Viewer, count: int
+    ) -> v1.SnapshotResponse:
+        """The newest memories, and where the stream stood before they were read."""
+        head = shard.head(key)
+        stood = BEGINNING if head is None else Position(head.head, head.head, head.epoch)
+        page = shard.newest(key, subject, viewer, count)
+        cursor = self._cursors.text(key, viewer.client_id, stood)
+        return v1.SnapshotResponse(newest_page=pack(page), last_sync_at=cursor)
 
     def _file(
         self, shard: Shard, key: StreamKey, viewer: Viewer, request: v1.SnapshotRequest, ending: Ending

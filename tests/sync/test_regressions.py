@@ -125,6 +125,20 @@ def test_it_does_not_break_again(name: str, places: Places) -> None:
     play(REGRESSIONS[name], places)
 
 
+def test_a_restored_server_gets_back_what_a_first_load_showed_that_was_cut(places: Places) -> None:
+    steps: Sequence[Step] = [
+        ("limits", {"page_bytes": 1, "operations": 500, "chunk_bytes": 4096}),
+        ("web_add", {"slot": 0, "level": SHARED, "scope": "work"}),
+        ("backup", {}),
+        ("web_add", {"slot": 1, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "phone", "faults": ("ok", "answer garbled")}),
+        ("restore", {"index": 0, "early": None}),
+    ]
+    living: list[int] = []
+    play(steps, places, look=lambda world: living.append(len(world.oracle.living)))
+    assert living == [2]
+
+
 def test_who_creates_what_is_there_already_is_told_how_it_is(places: Places) -> None:
     with new_world(places) as world:
         memory_id = world.new_id(ACME, 0)
