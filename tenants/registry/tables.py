@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -46,9 +47,11 @@ tenants = Table(
     Column("shard", Text, nullable=False),
     Column("space", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("forget_policy", Text),
     PrimaryKeyConstraint("tenant_id", name="catalogue_tenants_pk"),
     UniqueConstraint("incarnation", name="catalogue_tenants_by_incarnation"),
 )
+"""``forget_policy`` is a JSON array of rules; none where the tenant never said what it forgets."""
 
 api_keys = Table(
     "catalogue_api_keys",
@@ -62,6 +65,7 @@ api_keys = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
+    Column("across_subjects", Boolean, nullable=False, server_default=false()),
     PrimaryKeyConstraint("key_id", name="catalogue_api_keys_pk"),
     ForeignKeyConstraint(
         ["incarnation"], ["catalogue_tenants.incarnation"], name="catalogue_api_keys_of_tenant"
