@@ -12,26 +12,23 @@ write and to copy from: a quarter faster than by id.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from scrubjay import v1
 from scrubjay.feed import MAX_PAGE_BYTES, seal_page, whole
-from scrubjay.memory import MemoryId, Micros, Subject, Viewer, id_bytes
+from scrubjay.memory import MemoryId, Micros, Subject, Viewer
 from scrubjay.stamp import CommitStamp
-from server.store.memory_store import Reading, StreamKey
+from server.store.memory_store import MemoryStore, Reading, StreamHead, StreamKey
 
 VERSION = 1
 MOST_LOOKED_AT = 10_000
 """Memories that the newest page looks at: it may be short for a viewer who sees few of them."""
 
-FileRow = tuple[bytes, CommitStamp, Micros, bytes, bytes]
-"""A row of the file."""
-
-_ROWS = 2000
-"""Read and written at a time."""
 _NEWEST_ROWS = 500
+_LOOK_EVERY = 20_000
+"""Instructions of SQLite between two looks at whether to go on: some ms."""
 _SCHEMA = """
 CREATE TABLE rows (
     id BLOB NOT NULL,
@@ -41,44 +38,31 @@ CREATE TABLE rows (
     field_stamps BLOB NOT NULL
 )
 """
-_INSERT = "INSERT INTO rows VALUES (?, ?, ?, ?, ?)"
 _SETTINGS = (
     "page_size = 16384",
     # It is thrown away where it does not become whole, and nobody else opens it before.
     "journal_mode = OFF",
     "synchronous = OFF",
-    "locking_mode = EXCLUSIVE",
     f"user_version = {VERSION}",
 )
 
 
-def visible_rows(reading: Reading, key: StreamKey, viewer: Viewer) -> Iterator[list[FileRow]]:
-    """What the viewer sees, in commit-stamp order, some rows at a time."""
-    after = CommitStamp(0)
-    while rows := reading.snapshot_after(key, after, _ROWS):
-        yield [
-            (id_bytes(row.memory_id), row.commit_stamp, row.created_at, row.message, row.field_stamps)
-            for row in rows
-            if viewer.sees(row)
-        ]
-        if len(rows) < _ROWS:
-            return
-        after = rows[-1].commit_stamp
+def write_file(
+    path: Path, store: MemoryStore, key: StreamKey, viewer: Viewer, over: Callable[[], bool]
+) -> tuple[StreamHead | None, int]:
+    """Write what the viewer sees to an empty file; the stream's head of that moment, and how many rows.
 
-
-def write_file(path: Path, chunks: Iterable[list[FileRow]]) -> int:
-    """Write the rows to an empty file; how many there were."""
-    count = 0
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    sqlite3.Error where the disk does not take it, and soon after ``over`` says so.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None, uri=True)) as connection:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}").close()
+        connection.set_progress_handler(over, _LOOK_EVERY)
         connection.execute("BEGIN")
         connection.execute(_SCHEMA)
-        for rows in chunks:
-            connection.executemany(_INSERT, rows)
-            count += len(rows)
+        copied = store.copy_visible(connection, key, viewer)
         connection.execute("COMMIT")
-    return count
+        return copied
 
 
 def newest_page(reading: Reading, key: StreamKey, subject: Subject, viewer: Viewer, count: int) -> v1.Page:

@@ -13,30 +13,28 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
 from scrubjay.errors import SnapshotGone, Unavailable
 from scrubjay.memory import Viewer
 from server.ending import Ending
 from server.feed import BEGINNING, Position, hidden
-from server.snapshot_file import visible_rows, write_file
-from server.store.memory_store import MemoryStore, Reading, StreamKey
+from server.snapshot_file import write_file
+from server.store.memory_store import MemoryStore, Reading, StreamHead, StreamKey
 from server.store.rows import may_hear
 
 KEPT_SECONDS = 15 * 60
 """How long a file that nobody reads is kept: a phone that lost its network for longer loads anew."""
 MOST_BUILDS = 2
-"""Files that are made at once: each holds one of a shard's reading connections, and a core."""
+"""Files that are made at once: each holds a core, and on PostgreSQL a reading connection of its shard."""
 
 _RETRACTIONS = 500
 """Read at a time."""
 _logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +199,15 @@ class Snapshots:
 
     def _current(self, store: MemoryStore, key: StreamKey, viewer: Viewer, ending: Ending) -> Snapshot:
         ending.on_end(self._wake)
-        with store.read() as reading:
-            found = self._find(self._name(key, viewer, _at_head(reading, key)))
-        if found is not None:
+        if (found := self._found(store, key, viewer)) is not None:
             return found
-        with self._turn((key, viewer), ending), store.read() as reading:
-            position = _at_head(reading, key)
-            name = self._name(key, viewer, position)
-            return self._find(name) or self._make(reading, name, key, viewer, position, ending)
+        with self._turn((key, viewer), ending):
+            return self._found(store, key, viewer) or self._make(store, key, viewer, ending)
+
+    def _found(self, store: MemoryStore, key: StreamKey, viewer: Viewer) -> Snapshot | None:
+        with store.read() as reading:
+            position = _position(reading.head(key))
+        return self._find(self._name(key, viewer, position))
 
     def _wake(self) -> None:
         with self._changed:
@@ -229,22 +228,17 @@ class Snapshots:
                 self._building.remove(view)
                 self._changed.notify_all()
 
-    def _make(
-        self,
-        reading: Reading,
-        name: str,
-        key: StreamKey,
-        viewer: Viewer,
-        position: Position,
-        ending: Ending,
-    ) -> Snapshot:
-        beside = self._path(f"{name}.new")
+    def _make(self, store: MemoryStore, key: StreamKey, viewer: Viewer, ending: Ending) -> Snapshot:
+        beside = self._path(f"{os.urandom(16).hex()}.new")
         try:
-            os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-            row_count = write_file(beside, _until(ending, visible_rows(reading, key, viewer)))
-            total_bytes = beside.stat().st_size
+            os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            head, row_count = write_file(beside, store, key, viewer, lambda: ending.over)
+            _go_on(ending)
+            position = _position(head)
+            name, total_bytes = self._name(key, viewer, position), beside.stat().st_size
             beside.rename(self._path(name))
         except (sqlite3.Error, OSError) as error:
+            _go_on(ending)
             _logger.exception("a snapshot could not be written")
             raise Unavailable("this server's disk takes no snapshot; retry later") from error
         finally:
@@ -254,8 +248,7 @@ class Snapshots:
         return snapshot
 
 
-def _at_head(reading: Reading, key: StreamKey) -> Position:
-    head = reading.head(key)
+def _position(head: StreamHead | None) -> Position:
     return BEGINNING if head is None else Position(head.head, head.head, head.epoch)
 
 
@@ -274,12 +267,6 @@ def _taken_back(reading: Reading, snapshot: Snapshot) -> bool:
             return True
         after = rows[-1].commit_stamp
     return False
-
-
-def _until(ending: Ending, chunks: Iterable[T]) -> Iterator[T]:
-    for chunk in chunks:
-        _go_on(ending)
-        yield chunk
 
 
 def _go_on(ending: Ending) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from scrubjay.memory import Viewer
 from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
+from server.store.copying import attach, copy_attached, copy_read
 from server.store.feed_reading import FeedRow, GuardedRow, Retraction
 from server.store.reading import Reading
 from server.store.rows import Change, Grave, StoredMemory, StreamHead, StreamKey
@@ -75,6 +78,22 @@ class MemoryStore:
         """Reads of one moment, for the block."""
         with self._reads.begin() as transaction:
             yield Reading(transaction)
+
+    def copy_visible(
+        self, file: sqlite3.Connection, key: StreamKey, viewer: Viewer
+    ) -> tuple[StreamHead | None, int]:
+        """Insert what the viewer sees of a stream into the table ``rows`` of another SQLite file, in
+        commit-stamp order; the stream's head of that moment, and how many rows.
+
+        The connection takes URIs and is in a transaction, which its owner commits; ``rows`` has id,
+        commit_stamp, created_at, message and field_stamps. Raises what the connection raises, too.
+        """
+        if not self.exclusive:
+            with self.read() as reading:
+                return reading.head(key), copy_read(file, reading, key, viewer)
+        attach(file, Path(str(self._engine.url.database)))
+        reading = Reading(self._reads.joined(file))
+        return reading.head(key), copy_attached(file, key, viewer)
 
     def write(
         self, keys: Sequence[StreamKey], unit: Callable[[Writing], T], timeout_seconds: float | None = None

@@ -74,6 +74,10 @@ class Transactions:
         finally:
             pooled.close()  # undoes what is open
 
+    def joined(self, driver: object) -> Transaction:
+        """The transaction that a connection from elsewhere, with the tables in sight, is in."""
+        return Transaction(driver, self._statements, self._errors)
+
     def _connect(self) -> PoolProxiedConnection:
         """A connection that is not older than the last failure: a restart of the database breaks all."""
         try:

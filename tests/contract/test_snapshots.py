@@ -10,7 +10,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,14 @@ from scrubjay.feed import open_page, read_state, unpack
 from scrubjay.memory import ClientId, MemoryId, PrivacyLevel, Viewer, id_text
 from scrubjay.operation import Operation
 from scrubjay.stamp import CommitStamp
+from server import snapshot_file
 from server import snapshots as snapshots_module
 from server.ending import Ending
 from server.services import downloading
 from server.services.downloading import CHUNK_BYTES
+from server.snapshot_file import write_file
 from server.snapshots import KEPT_SECONDS, MOST_BUILDS, Snapshots
+from server.store.memory_store import MemoryStore, StreamHead
 from tests.devices import KEY, Device, Server, Told, short
 
 PATIENCE = 20
@@ -476,16 +481,17 @@ class Held:
         self.go = threading.Event()
         self.changed = threading.Condition()
         self.count = 0
-        write = snapshots_module.write_file
+        copy = MemoryStore.copy_visible
 
-        def held(path: Path, chunks: Iterator[list[object]]) -> int:
+        def held(*given: Any) -> tuple[StreamHead | None, int]:
+            copied = copy(*given)
             with self.changed:
                 self.count += 1
                 self.changed.notify_all()
             assert self.go.wait(PATIENCE)
-            return write(path, chunks)
+            return copied
 
-        monkeypatch.setattr(snapshots_module, "write_file", held)
+        monkeypatch.setattr(MemoryStore, "copy_visible", held)
 
     def begun(self, count: int) -> None:
         with self.changed:
@@ -559,6 +565,17 @@ def test_who_leaves_while_it_waits_for_its_turn_or_its_file_waits_no_more(
             making.result(PATIENCE)
     assert files.on_disk() == set()
     assert files.name(PHONE)
+
+
+def test_making_one_ends_in_the_middle_where_nobody_waits_for_it(
+    server: Server, phone: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phone.sync(*[phone.create(f"tea {n}") for n in range(100)])
+    monkeypatch.setattr(snapshot_file, "_LOOK_EVERY", 10)
+    looks = count()
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        write_file(tmp_path / "made.db", server.store, KEY, PHONE, lambda: next(looks) == 50)
+    assert next(looks) == 51
 
 
 def test_its_moment_is_that_of_its_turn(phone: Device, files: Files, held: Held, server: Server) -> None:
