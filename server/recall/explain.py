@@ -11,8 +11,8 @@ from server.recall.search import Hit, Query
 def explain(query: Query, hit: Hit) -> v1.Explanation:
     """The explanation of ``hit``; its contributions' values add up to the hit's score."""
     contributions = [
-        v1.Contribution(arm=arm, measure=measure, value=query.recipe.weights[arm] * measure)
-        for arm, measure in hit.measures.items()
+        v1.Contribution(arm=arm, measure=part.measure, value=part.value)
+        for arm, part in hit.contributions.items()
     ]
     held = set(tokens(hit.row.memory.content))
     matched = [term for term in dict.fromkeys(tokens(query.text)) if term in held]
@@ -26,10 +26,11 @@ def explain(query: Query, hit: Hit) -> v1.Explanation:
 
 
 def _sentence(hit: Hit, matched: list[str]) -> str:
-    meaning = f"Its meaning is {hit.measures['dense']:.0%} like the query's"
-    if "lexical" not in hit.measures:
+    meaning = f"Its meaning is {hit.contributions['dense'].measure:.0%} like the query's"
+    if "lexical" not in hit.contributions:
         return f"{meaning}."
     if not matched:
         return f"{meaning}; it shares no word with it."
     words = ", ".join(matched[:5]) + (" …" if len(matched) > 5 else "")
-    return f"{meaning}; it shares {words}, {hit.measures['lexical']:.0%} of the query's words by weight."
+    share = hit.contributions["lexical"].measure
+    return f"{meaning}; it shares {words}, {share:.0%} of the query's words by weight."

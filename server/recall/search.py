@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,33 +19,11 @@ from scrubjay.text import tokens
 from scrubjay.wire import commit_micros
 from server.index.exact import ExactIndex
 from server.index.resident import ResidentStream, Row, View
+from server.recall.recipes import Recipe
 
 POOL = 10
 """Each arm's candidates per hit asked for, where a stream is too large to score whole."""
 LEAST_POOL = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A named and versioned way of scoring: the weight of each arm. Weights add up to 1."""
-
-    name: str
-    version: int
-    weights: Mapping[str, float]
-
-    def __str__(self) -> str:
-        return f"{self.name}-{self.version}"
-
-
-RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {
-        recipe.name: recipe
-        for recipe in (
-            Recipe("default", 1, {"dense": 0.6, "lexical": 0.4}),
-            Recipe("semantic", 1, {"dense": 1.0}),
-        )
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +39,20 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one arm gave to a score: ``measure`` is what it saw, 0 to 1, ``value`` what that is worth."""
+
+    measure: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
-    """One memory found. ``measures`` is what each arm of the recipe measured, 0 to 1."""
+    """One memory found. ``contributions`` says what each arm gave; their values add up to ``score``."""
 
     row: Row
     score: float
-    measures: Mapping[str, float]
+    contributions: Mapping[str, Contribution]
 
 
 def search(stream: ResidentStream, query: Query) -> list[Hit]:
@@ -116,8 +101,8 @@ def _best(stream: ResidentStream, query: Query, scored: _Scored) -> list[Hit]:
             measures = {"dense": float(dense[position])}
             if "lexical" in weights:
                 measures["lexical"] = float(scored.lexical[position]) if scored.lexical is not None else 0.0
-            score = sum(weights[arm] * measure for arm, measure in measures.items())
-            hits.append(Hit(row, score, measures))
+            parts = {arm: Contribution(found, weights[arm] * found) for arm, found in measures.items()}
+            hits.append(Hit(row, sum(part.value for part in parts.values()), parts))
             if len(hits) == query.top_k:
                 break
     return hits

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from scrubjay import v1
 from scrubjay.errors import InvalidField, check
-from scrubjay.memory import (
-    text_violation,
-)
+from scrubjay.memory import text_violation
 from server.providers.embedder import TextKind
 from server.recall.explain import explain
-from server.recall.search import RECIPES, Query
+from server.recall.recipes import RECIPES
+from server.recall.search import Hit, Query
 from server.router import tenant_of
 from server.services import encoding
 from server.services.memory_door import MemoryDoor, read_filter
-from server.services.requests import (
-    DEFAULT_TOP_K,
-    MAX_TOP_K,
-    bounded,
-    read_subject,
-)
+from server.services.requests import MAX_TOP_K, bounded, read_subject
 from server.store.memory_store import StreamKey
 from tenants.tenant import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found, best first."""
+
+    hits: Sequence[Hit]
 
 
 class Finding(MemoryDoor):
@@ -28,18 +32,8 @@ class Finding(MemoryDoor):
 
     def search(self, request: v1.SearchRequest, caller: Caller) -> bytes:
         """A subject's memories by meaning and by words."""
-        tenant, subject = tenant_of(caller), read_subject(request)
-        check(text_violation("query", request.query))
-        top_k = bounded("top_k", request.top_k, DEFAULT_TOP_K, MAX_TOP_K)
-        recipe = RECIPES.get(request.recipe or "default")
-        if recipe is None:
-            raise InvalidField.of("recipe", f"{request.recipe!r} is none of {', '.join(RECIPES)}")
-        view, matches = self._view(request, subject, caller), read_filter(request)
-        revision = self._revisions.heads(tenant.incarnation, request.min_revision)
-        vector = self._embedder.embed([request.query], TextKind.QUERY)[0]
-        query = Query(request.query, vector, recipe, view, top_k, matches)
-        key = StreamKey(tenant.incarnation, subject.key)
-        hits = self._router.shard(tenant).search(key, query, revision)
+        query = self._query(request, caller)
+        found = self._hits(request, caller, query)
         return encoding.search_response(
             [
                 (
@@ -47,7 +41,26 @@ class Finding(MemoryDoor):
                     hit.score,
                     explain(query, hit).SerializeToString() if request.explain else b"",
                 )
-                for hit in hits
+                for hit in found.hits
             ],
-            v1.SearchResponse(scopes=view.scopes, recipe=str(recipe)),
+            v1.SearchResponse(scopes=query.view.scopes, recipe=str(query.recipe)),
         )
+
+    def _query(self, request: v1.SearchRequest, caller: Caller) -> Query:
+        """What a request looks for, checked and embedded."""
+        subject = read_subject(request)
+        check(text_violation("query", request.query))
+        recipe = RECIPES.get(request.recipe or "default")
+        if recipe is None:
+            raise InvalidField.of("recipe", f"{request.recipe!r} is none of {', '.join(RECIPES)}")
+        top_k = bounded("top_k", request.top_k, recipe.top_k, MAX_TOP_K)
+        view, matches = self._view(request, subject, caller), read_filter(request)
+        vector = self._embedder.embed([request.query], TextKind.QUERY)[0]
+        return Query(request.query, vector, recipe, view, top_k, matches)
+
+    def _hits(self, request: v1.SearchRequest, caller: Caller, query: Query) -> Found:
+        """What the query finds where the request says to look."""
+        tenant, subject = tenant_of(caller), read_subject(request)
+        revision = self._revisions.heads(tenant.incarnation, request.min_revision)
+        key = StreamKey(tenant.incarnation, subject.key)
+        return Found(self._router.shard(tenant).search(key, query, revision))

@@ -19,7 +19,6 @@ MAX_BATCH = 100
 """One transaction's work: more would hold other writers of the shard up."""
 MAX_TOP_K = 200
 """More hits than this are a list, not an answer."""
-DEFAULT_TOP_K = 10
 MAX_PAGE = 1000
 """A page of 1 000 memories of usual size is some 300 KiB."""
 DEFAULT_PAGE = 100

@@ -19,7 +19,8 @@ from server.index.hnsw_index import HnswIndex
 from server.index.resident import ResidentStream, View
 from server.index.shelf import Shelf
 from server.index.switch import EXACT_ROWS
-from server.recall.search import RECIPES, Query, search
+from server.recall.recipes import RECIPES
+from server.recall.search import Query, search
 from server.store.memory_store import MemoryStore, StoredMemory, StreamKey, Writing
 from server.store.vector_codec import encode_vectors
 from tenants.tenant import Incarnation
