@@ -3,20 +3,24 @@
 A resident stream names the commit stamp it has applied. Before it is read it is brought up to the
 stream's head, so any server may serve any tenant: what another server committed is in the rows between.
 Where this process is the database's only writer it hears of every commit itself and asks SQL nothing.
+
+What is searched across subjects is resident beside the streams that it is made of, under the same budget: all
+streams of a tenant, each brought up to its own head.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scrubjay.stamp import CommitStamp
 from server.index.resident import ResidentStream
 from server.index.shelf import Shelf
-from server.store.memory_store import MemoryStore, StreamKey
+from server.store.memory_store import Change, Extent, MemoryStore, Reading, StreamKey
+from tenants.tenant import Incarnation
 
 _PAGE = 1000
 _NOTHING = CommitStamp(0)
@@ -24,18 +28,22 @@ _NOTHING = CommitStamp(0)
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A resident stream. ``head`` is the latest commit heard of; ``shelved`` the stamp of its snapshot."""
+    """A resident stream, or a tenant's all.
+
+    ``heard`` has the latest commit heard of, by stream, where that may not be applied yet; ``shelved`` the
+    stamps of its snapshot.
+    """
 
     stream: ResidentStream
-    head: CommitStamp = _NOTHING
-    shelved: CommitStamp = _NOTHING
+    heard: dict[str, CommitStamp] = field(default_factory=dict)
+    shelved: Mapping[str, CommitStamp] = field(default_factory=dict)
     loaded: bool = False
     left: bool = False
     nbytes: int = 0
 
 
 class StreamCache:
-    """The resident streams of one shard and one embedding space, within a budget of bytes."""
+    """What is resident of one shard and one embedding space, within a budget of bytes."""
 
     def __init__(
         self, store: MemoryStore, shelf: Shelf, *, space: str, dimension: int, budget_bytes: int
@@ -46,70 +54,106 @@ class StreamCache:
         self._dimension = dimension
         self._budget_bytes = budget_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[StreamKey, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Extent, _Entry] = OrderedDict()
         self._nbytes = 0
 
     @contextmanager
-    def reading(self, key: StreamKey) -> Iterator[ResidentStream]:
-        """The stream, up to date and locked for the block."""
-        entry = self._locked(key)
+    def reading(self, extent: Extent) -> Iterator[ResidentStream]:
+        """The stream, or all of the tenant's as one, up to date and locked for the block."""
+        entry = self._locked(extent)
         try:
-            fresh = self._store.exclusive and entry.loaded and entry.head <= entry.stream.applied
+            fresh = self._store.exclusive and entry.loaded and not entry.heard
             if not fresh:
-                self._catch_up(key, entry)
+                self._catch_up(extent, entry)
             yield entry.stream
         finally:
             entry.stream.lock.release()
         if not fresh:
-            self._trim(key, entry)
+            self._trim(extent, entry)
 
     def note(self, key: StreamKey, head: CommitStamp) -> None:
         """Hear that this process committed up to ``head``."""
         with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.head = max(entry.head, head)
+            for entry in (self._entries.get(key), self._entries.get(key.incarnation)):
+                if entry is not None and head > entry.stream.applied.get(key.stream, _NOTHING):
+                    entry.heard[key.stream] = max(entry.heard.get(key.stream, _NOTHING), head)
 
-    def _locked(self, key: StreamKey) -> _Entry:
-        """The stream's entry, its lock held. One that left meanwhile hears of no commit any more."""
+    def _locked(self, extent: Extent) -> _Entry:
+        """The extent's entry, its lock held. One that left meanwhile hears of no commit any more."""
         while True:
             with self._lock:
-                entry = self._entries.get(key)
+                entry = self._entries.get(extent)
                 if entry is None:
-                    entry = self._entries[key] = _Entry(ResidentStream(self._dimension))
-                self._entries.move_to_end(key)
+                    entry = self._entries[extent] = _Entry(ResidentStream(self._dimension))
+                self._entries.move_to_end(extent)
             entry.stream.lock.acquire()
             if not entry.left:
                 return entry
             entry.stream.lock.release()
 
-    def _catch_up(self, key: StreamKey, entry: _Entry) -> None:
-        """Apply what was committed since. A commit heard of meanwhile raises the entry's head, so the
-        next call looks for it."""
-        stream = entry.stream
-        if not entry.loaded and not stream.rows and (shelved := self._shelf.take(key)) is not None:
-            stream.restore(shelved)
-            entry.shelved = shelved.commit_stamp
-        with self._store.read() as reading:
-            found = reading.head(key)
-            head = found.head if found else _NOTHING
-            while stream.applied < head:
-                changes = reading.changes(key, stream.applied, self._space, _PAGE)
-                stream.apply(changes)
-                if len(changes) < _PAGE:
-                    stream.applied = max(stream.applied, head)
-        if not entry.loaded:
-            stream.settle()
-            entry.loaded = True
+    def _catch_up(self, extent: Extent, entry: _Entry) -> None:
+        """Apply what was committed since. What is heard of meanwhile stays heard, so the next call looks
+        for it."""
+        if entry.loaded:
+            self._follow(extent, entry)
+        else:
+            try:
+                self._load(extent, entry)
+            except BaseException:
+                self._drop(extent, entry)
+                raise
+        applied = entry.stream.applied
+        with self._lock:
+            entry.heard = {s: head for s, head in entry.heard.items() if head > applied.get(s, _NOTHING)}
 
-    def _trim(self, key: StreamKey, entry: _Entry) -> None:
+    def _load(self, extent: Extent, entry: _Entry) -> None:
+        stream = entry.stream
+        if (shelved := self._shelf.take(extent)) is not None:
+            stream.restore(shelved)
+            entry.shelved = shelved.applied
+        with self._store.read() as reading:
+            heads = _heads(reading, extent)
+            for page in self._living(reading, extent):
+                stream.apply(page)
+        stream.applied.update(heads)
+        stream.settle()
+        entry.loaded = True
+
+    def _living(self, reading: Reading, extent: Extent) -> Iterator[Sequence[Change]]:
+        """All that lives in it, in commit-stamp order in each stream."""
+        name, stamp = "", _NOTHING
+        while True:
+            if isinstance(extent, StreamKey):
+                page = reading.changes(extent, stamp, self._space, _PAGE)
+            else:
+                page = reading.living(extent, (name, stamp), self._space, _PAGE)
+            yield page
+            if len(page) < _PAGE:
+                return
+            name, stamp = page[-1].stream, page[-1].commit_stamp
+
+    def _follow(self, extent: Extent, entry: _Entry) -> None:
+        applied = entry.stream.applied
+        with self._lock:
+            heard = list(entry.heard)
+        with self._store.read() as reading:
+            heads = _heads(reading, extent, heard if self._store.exclusive else None)
+            for name, head in heads.items():
+                key = StreamKey(_incarnation(extent), name)
+                while applied.get(name, _NOTHING) < head:
+                    changes = reading.changes(key, applied.get(name, _NOTHING), self._space, _PAGE)
+                    entry.stream.apply(changes)
+                    if len(changes) < _PAGE:
+                        applied[name] = head
+
+    def _trim(self, extent: Extent, entry: _Entry) -> None:
         """Let go of the stream if it is worn, and of others while all together are too large.
 
         No stream's lock is held here, so that two calls never wait for each other's stream.
         """
         if entry.stream.worn:
-            self._shelf.discard(key)
-            self._drop(key, entry)
+            self._shelf.discard(extent)
+            self._drop(extent, entry)
             return
         leaving = []
         with self._lock:
@@ -125,24 +169,24 @@ class StreamCache:
         for oldest, least_recent in leaving:
             self._put_away(oldest, least_recent)
 
-    def _drop(self, key: StreamKey, entry: _Entry) -> None:
+    def _drop(self, extent: Extent, entry: _Entry) -> None:
         with self._lock:
             if not entry.left:
-                self._forget(key, entry)
+                self._forget(extent, entry)
         entry.stream.close()
 
-    def _forget(self, key: StreamKey, entry: _Entry) -> None:
-        del self._entries[key]
+    def _forget(self, extent: Extent, entry: _Entry) -> None:
+        del self._entries[extent]
         entry.left = True
         self._nbytes -= entry.nbytes
 
-    def _put_away(self, key: StreamKey, entry: _Entry) -> None:
+    def _put_away(self, extent: Extent, entry: _Entry) -> None:
         with entry.stream.lock:
             entry.stream.close()
             if entry.loaded and entry.stream.applied != entry.shelved:
                 shelved = entry.stream.to_shelve()
                 if shelved is not None:
-                    self._shelf.put(key, shelved)
+                    self._shelf.put(extent, shelved)
 
     @property
     def nbytes(self) -> int:
@@ -153,7 +197,21 @@ class StreamCache:
         """Let every stream go; the graphs of large ones are kept on the shelf."""
         with self._lock:
             leaving = list(self._entries.items())
-            for key, entry in leaving:
-                self._forget(key, entry)
-        for key, entry in leaving:
-            self._put_away(key, entry)
+            for extent, entry in leaving:
+                self._forget(extent, entry)
+        for extent, entry in leaving:
+            self._put_away(extent, entry)
+
+
+def _incarnation(extent: Extent) -> Incarnation:
+    return extent.incarnation if isinstance(extent, StreamKey) else extent
+
+
+def _heads(reading: Reading, extent: Extent, heard: Sequence[str] | None = None) -> dict[str, CommitStamp]:
+    """How far its streams go; only those of the names ``heard``, where given."""
+    if heard is None and not isinstance(extent, StreamKey):
+        return reading.heads(extent)
+    incarnation = _incarnation(extent)
+    names = [extent.stream] if isinstance(extent, StreamKey) else heard or ()
+    found = {name: reading.head(StreamKey(incarnation, name)) for name in names}
+    return {name: head.head for name, head in found.items() if head is not None}

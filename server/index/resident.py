@@ -3,6 +3,9 @@
 It is a consumer of the stream's feed: it applies rows in commit-stamp order and can be dropped and
 loaded again at any time. A row has a *slot*, a small integer that names it in the vector index, the
 keyword index and the columns alike. A change of content takes a new slot; the old one is dead.
+
+A search across subjects reads another one, made from all streams of a tenant: commit stamps order one
+stream alone, so it names the stamp that it has applied of each.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ class ResidentStream:
 
     def __init__(self, dimension: int) -> None:
         self.lock = threading.Lock()
-        self.applied = CommitStamp(0)
+        self.applied: dict[str, CommitStamp] = {}
         self.rows: list[Row | None] = []
         self.words = LexicalIndex()
         self.vectors: VectorIndex = open_index(dimension, 0)
@@ -99,16 +102,17 @@ class ResidentStream:
         """What is worth keeping when the stream leaves: a graph, which takes long to build."""
         if not isinstance(self.vectors, HnswIndex):
             return None
-        return Shelved(self.vectors, dict(self._slots), len(self.rows), self.applied)
+        return Shelved(self.vectors, dict(self._slots), len(self.rows), dict(self.applied))
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Apply rows of the feed, in commit-stamp order; those applied before change nothing."""
+        """Apply rows of the feed, in commit-stamp order in each stream; those applied before change
+        nothing."""
         fresh: list[tuple[int, bytes]] = []
         dead: list[int] = []
         for change in changes:
-            if change.commit_stamp <= self.applied:
+            if change.commit_stamp <= self.applied.get(change.stream, 0):
                 continue
-            self.applied = change.commit_stamp
+            self.applied[change.stream] = change.commit_stamp
             slot = self._slots.get(change.memory_id)
             row = self._row(change)
             old = self.rows[slot] if slot is not None else None
@@ -123,7 +127,7 @@ class ResidentStream:
             if slot is not None and old is not None:
                 self._kill(slot, old)
                 dead.append(slot)
-            if row is not None and (known := self._known_slot(row)) is not None:
+            if row is not None and (known := self._known_slot(change)) is not None:
                 self._fill(known, row)
             elif row is not None and change.vector is not None:
                 self.rows.append(None)
@@ -138,12 +142,12 @@ class ResidentStream:
             return None
         return Row(change.memory, change.message, change.commit_stamp)
 
-    def _known_slot(self, row: Row) -> int | None:
+    def _known_slot(self, change: Change) -> int | None:
         """The slot whose vector the restored graph has already."""
         shelved = self._shelved
-        if shelved is None or row.commit_stamp > shelved.commit_stamp:
+        if shelved is None or change.commit_stamp > shelved.applied.get(change.stream, 0):
             return None
-        return shelved.slots.get(row.memory.id)
+        return shelved.slots.get(change.memory_id)
 
     def _fill(self, slot: int, row: Row) -> None:
         self._slots[row.memory.id] = slot

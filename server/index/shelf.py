@@ -1,18 +1,21 @@
 """Where the graphs of large streams are kept between residencies, so that a load need not build them.
 
 A stream's slots are numbers of one residency, so beside the graph's snapshot lies which memory each slot
-was. A memory whose commit stamp is not later than the snapshot's has not changed since and keeps its slot;
-everything else is applied as on any load. Where either file is missing or damaged the stream is loaded
-without them, so a shelf can be thrown away.
+was, and up to which commit stamp: of the stream, or of each stream of a tenant that is searched as a whole. A
+memory whose commit stamp is not later has not changed since and keeps its slot; everything else is applied
+as on any load. Where either file is missing or damaged the stream is loaded without them, so a shelf can be
+thrown away.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import struct
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,24 +23,30 @@ from scrubjay.memory import MemoryId
 from scrubjay.stamp import CommitStamp
 from server.index.hnsw_index import HnswIndex
 from server.index.snapshot import SnapshotDamaged, load_snapshot, save_snapshot
-from server.store.memory_store import StreamKey
+from server.store.memory_store import Extent, StreamKey
 
 log = logging.getLogger("scrubjay.shelf")
 
 _HEADER = struct.Struct("<8sQQ")
-_MAGIC = b"SCRJYSLT"
+_MAGIC = b"SCRJYSL2"
 _ID_BYTES = 16
 _NOBODY = bytes(_ID_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Shelved:
-    """A graph as it was at ``commit_stamp``. ``slots`` says which memory was where, of ``size`` slots."""
+    """A graph as it was at the commit stamps ``applied``, by stream. ``slots`` says which memory was where,
+    of ``size`` slots."""
 
     index: HnswIndex
     slots: dict[MemoryId, int]
     size: int
-    commit_stamp: CommitStamp
+    applied: Mapping[str, CommitStamp]
+
+    @property
+    def latest(self) -> CommitStamp:
+        """The latest of its commit stamps."""
+        return max(self.applied.values(), default=CommitStamp(0))
 
 
 class Shelf:
@@ -48,39 +57,43 @@ class Shelf:
         self._space = space
         self._dimension = dimension
 
-    def put(self, key: StreamKey, shelved: Shelved) -> None:
+    def put(self, extent: Extent, shelved: Shelved) -> None:
         """Keep a graph. A disk that does not take it costs a longer load later, and a warning now."""
-        path = self._path(key)
+        path = self._path(extent)
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            save_snapshot(path, shelved.index, space_id=self._space, commit_stamp=shelved.commit_stamp)
+            # First: slots must never lie beside a graph that is not theirs.
+            path.with_suffix(".slots").unlink(missing_ok=True)
+            save_snapshot(path, shelved.index, space_id=self._space, commit_stamp=shelved.latest)
             _write_slots(path.with_suffix(".slots"), shelved)
         except OSError as error:
             log.warning("an index snapshot was not written: %s", error.strerror)
 
-    def take(self, key: StreamKey) -> Shelved | None:
+    def take(self, extent: Extent) -> Shelved | None:
         """The graph that was kept for the stream; None where there is no whole one. The caller closes it."""
-        path = self._path(key)
+        path = self._path(extent)
         if not path.exists():
             return None
         try:
-            commit_stamp, slots, size = _read_slots(path.with_suffix(".slots"))
+            slots, size, applied = _read_slots(path.with_suffix(".slots"))
             index, saved_at = load_snapshot(path, space_id=self._space, dimension=self._dimension)
         except (SnapshotDamaged, OSError) as error:
             log.warning("an index snapshot is built anew: %s", error)
             return None
-        if saved_at != commit_stamp:
+        shelved = Shelved(index, slots, size, applied)
+        if saved_at != shelved.latest:
             index.close()
             return None
-        return Shelved(index, slots, size, commit_stamp)
+        return shelved
 
-    def discard(self, key: StreamKey) -> None:
-        """Throw the stream's snapshot away, if there is one."""
-        self._path(key).unlink(missing_ok=True)
-        self._path(key).with_suffix(".slots").unlink(missing_ok=True)
+    def discard(self, extent: Extent) -> None:
+        """Throw the snapshot away, if there is one."""
+        self._path(extent).unlink(missing_ok=True)
+        self._path(extent).with_suffix(".slots").unlink(missing_ok=True)
 
-    def _path(self, key: StreamKey) -> Path:
-        name = hashlib.sha256(f"{key.incarnation}\0{key.stream}".encode()).hexdigest()[:32]
+    def _path(self, extent: Extent) -> Path:
+        named = f"{extent.incarnation}\0{extent.stream}" if isinstance(extent, StreamKey) else extent
+        name = hashlib.sha256(named.encode()).hexdigest()[:32]
         return self._folder / f"{name}.hnsw"
 
 
@@ -88,7 +101,8 @@ def _write_slots(path: Path, shelved: Shelved) -> None:
     by_slot = [_NOBODY] * shelved.size
     for memory_id, slot in shelved.slots.items():
         by_slot[slot] = uuid.UUID(memory_id).bytes
-    body = _HEADER.pack(_MAGIC, shelved.commit_stamp, shelved.size) + b"".join(by_slot)
+    applied = json.dumps(dict(shelved.applied)).encode()
+    body = _HEADER.pack(_MAGIC, len(applied), shelved.size) + applied + b"".join(by_slot)
     beside = path.with_suffix(".slots.new")
     with beside.open("wb") as file:
         file.write(body + hashlib.sha256(body).digest())
@@ -97,14 +111,16 @@ def _write_slots(path: Path, shelved: Shelved) -> None:
     beside.replace(path)
 
 
-def _read_slots(path: Path) -> tuple[CommitStamp, dict[MemoryId, int], int]:
+def _read_slots(path: Path) -> tuple[dict[MemoryId, int], int, dict[str, CommitStamp]]:
     content = path.read_bytes()
     body, digest = content[:-32], content[-32:]
     if len(body) < _HEADER.size or hashlib.sha256(body).digest() != digest:
         raise SnapshotDamaged("the list of slots is cut short or changed")
-    magic, commit_stamp, size = _HEADER.unpack_from(body)
-    if magic != _MAGIC or len(body) != _HEADER.size + size * _ID_BYTES:
+    magic, length, size = _HEADER.unpack_from(body)
+    begin = _HEADER.size + length
+    if magic != _MAGIC or len(body) != begin + size * _ID_BYTES:
         raise SnapshotDamaged("not a list of slots")
-    ids = (body[at : at + _ID_BYTES] for at in range(_HEADER.size, len(body), _ID_BYTES))
+    ids = (body[at : at + _ID_BYTES] for at in range(begin, len(body), _ID_BYTES))
     slots = {MemoryId(str(uuid.UUID(bytes=one))): slot for slot, one in enumerate(ids) if one != _NOBODY}
-    return CommitStamp(commit_stamp), slots, size
+    applied: dict[str, CommitStamp] = json.loads(body[_HEADER.size : begin])
+    return slots, size, applied

@@ -14,13 +14,14 @@ from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
 from server.store.copying import attach, copy_attached, copy_read
 from server.store.feed_reading import FeedRow, GuardedRow, Retraction
 from server.store.reading import Reading
-from server.store.rows import Change, Grave, StoredMemory, StreamHead, StreamKey
+from server.store.rows import Change, Extent, Grave, StoredMemory, StreamHead, StreamKey
 from server.store.transaction import Transactions
 from server.store.writing import Writing
 from tenants import database
 
 __all__ = [
     "Change",
+    "Extent",
     "FeedRow",
     "Grave",
     "GuardedRow",

@@ -52,6 +52,10 @@ class Reading(FeedReading, ReplicaReading):
         row = self._transaction.first(_HEAD, _in_stream(key))
         return None if row is None else StreamHead(*row)
 
+    def heads(self, incarnation: Incarnation) -> dict[str, CommitStamp]:
+        """The head of every stream of a tenant."""
+        return dict(self._transaction.all(_HEADS, {"incarnation": incarnation}))
+
     def highest_head(self) -> CommitStamp:
         """The highest head of all streams of all tenants."""
         return CommitStamp(self._transaction.all(_HIGHEST_HEAD, {})[0][0] or 0)
@@ -123,8 +127,19 @@ class Reading(FeedReading, ReplicaReading):
         if after == 0:
             return list(living)
         tombstones = self._transaction.all(_TOMBSTONES, values)
-        dead = (Change(memory_id, stamp, None, None, None) for memory_id, stamp in tombstones)
+        dead = (Change(key.stream, memory_id, stamp, None, None, None) for memory_id, stamp in tombstones)
         return list(islice(merge_sorted(living, dead, key=attrgetter("commit_stamp")), limit))
+
+    def living(
+        self, incarnation: Incarnation, after: tuple[str, CommitStamp], space: str, limit: int
+    ) -> list[Change]:
+        """At most ``limit`` living memories of a tenant by stream, and in commit-stamp order within each.
+
+        ``after`` is the stream and the commit stamp of the last one of the page before.
+        """
+        values = {"incarnation": incarnation, "space": space, "limit": limit}
+        values |= {"stream": after[0], "after": after[1]}
+        return [_to_change(row) for row in self._transaction.all(_LIVING, values)]
 
     def vectors(
         self, key: StreamKey, space: str, ids: Collection[MemoryId]
@@ -176,9 +191,9 @@ class Reading(FeedReading, ReplicaReading):
 
 
 def _to_change(row: Row) -> Change:
-    commit_stamp, message, vector = row[len(MEMORY_COLUMNS) :]
+    stream, commit_stamp, message, vector = row[len(MEMORY_COLUMNS) :]
     memory = to_memory(row)
-    return Change(memory.id, commit_stamp, message, memory, vector)
+    return Change(stream, memory.id, commit_stamp, message, memory, vector)
 
 
 def _in_stream(key: StreamKey) -> dict[str, Any]:
@@ -203,6 +218,7 @@ _LIMIT: BindParameter[int] = bindparam("limit")
 
 _HEAD = select(*HEAD_COLUMNS).where(_of_stream(streams))
 
+_HEADS = select(streams.c.stream, streams.c.head).where(_of_tenant(streams))
 _HIGHEST_HEAD = select(func.max(streams.c.head))
 _FIRST_STREAMS = (
     select(streams.c.incarnation, streams.c.stream)
@@ -256,22 +272,32 @@ _NEXT_PAGE = _FIRST_PAGE.where(
 _IDS = select(memories.c.id).where(_of_stream(memories)).order_by(memories.c.commit_stamp).limit(_LIMIT)
 _COUNT = select(func.count()).select_from(memories).where(_of_stream(memories))
 
-_CHANGES = (
-    select(*MEMORY_COLUMNS, memories.c.commit_stamp, memories.c.message, vectors.c.vector)
-    .select_from(
-        memories.outerjoin(
-            vectors,
-            and_(
-                vectors.c.incarnation == memories.c.incarnation,
-                vectors.c.stream == memories.c.stream,
-                vectors.c.memory_id == memories.c.id,
-                vectors.c.space == bindparam("space"),
-                vectors.c.content_stamp == memories.c.content_stamp,
-            ),
-        )
+_WITH_VECTORS = select(
+    *MEMORY_COLUMNS, memories.c.stream, memories.c.commit_stamp, memories.c.message, vectors.c.vector
+).select_from(
+    memories.outerjoin(
+        vectors,
+        and_(
+            vectors.c.incarnation == memories.c.incarnation,
+            vectors.c.stream == memories.c.stream,
+            vectors.c.memory_id == memories.c.id,
+            vectors.c.space == bindparam("space"),
+            vectors.c.content_stamp == memories.c.content_stamp,
+        ),
     )
-    .where(_of_stream(memories), memories.c.commit_stamp > bindparam("after"))
+)
+_CHANGES = (
+    _WITH_VECTORS.where(_of_stream(memories), memories.c.commit_stamp > bindparam("after"))
     .order_by(memories.c.commit_stamp)
+    .limit(_LIMIT)
+)
+_LIVING = (
+    _WITH_VECTORS.where(
+        _of_tenant(memories),
+        tuple_(memories.c.stream, memories.c.commit_stamp)
+        > tuple_(bindparam("stream", type_=memories.c.stream.type), bindparam("after")),
+    )
+    .order_by(memories.c.stream, memories.c.commit_stamp)
     .limit(_LIMIT)
 )
 _TOMBSTONES = (

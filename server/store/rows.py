@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from scrubjay.memory import (
     ClientId,
@@ -33,6 +33,10 @@ class StreamKey:
 
     incarnation: Incarnation
     stream: str
+
+
+Extent: TypeAlias = StreamKey | Incarnation
+"""What is searched as one: a stream, or all streams of one life of a tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +94,13 @@ class StoredMemory:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row of a stream's feed: a memory at its latest commit stamp.
+    """One row of the feed of ``stream``: a memory at its latest commit stamp.
 
     ``memory`` and ``message`` are None where it was deleted; ``vector`` is None there, and where no vector
     of the asked space was made from the content that stands.
     """
 
+    stream: str
     memory_id: MemoryId
     commit_stamp: CommitStamp
     message: bytes | None
