@@ -284,6 +284,18 @@ class SnapshotGone(ScrubjayError):
         super().__init__("the snapshot is not kept any more; begin a new one with an empty resume_token")
 
 
+class WatchTokenExpired(ScrubjayError):
+    """What changed since a Watch's resume_token is not known any more."""
+
+    code = code_pb2.OUT_OF_RANGE
+    reason = v1.ERROR_REASON_WATCH_TOKEN_EXPIRED
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what changed since the resume_token is not known any more; watch anew, with include_existing"
+        )
+
+
 class TenantNotActive(ScrubjayError):
     """The tenant's state does not allow the call."""
 

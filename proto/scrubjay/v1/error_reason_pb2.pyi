@@ -84,6 +84,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the replica belongs to another tenant, subject or client."""
     ERROR_REASON_SNAPSHOT_GONE: _ErrorReason.ValueType  # 28
     """ABORTED: the snapshot that a resume_token names is not kept any more. Begin a new one."""
+    ERROR_REASON_WATCH_TOKEN_EXPIRED: _ErrorReason.ValueType  # 29
+    """OUT_OF_RANGE: what changed since the resume_token is not known any more. Watch anew, with
+    include_existing.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -150,4 +154,8 @@ ERROR_REASON_PRINCIPAL_MISMATCH: ErrorReason.ValueType  # 27
 """FAILED_PRECONDITION: the replica belongs to another tenant, subject or client."""
 ERROR_REASON_SNAPSHOT_GONE: ErrorReason.ValueType  # 28
 """ABORTED: the snapshot that a resume_token names is not kept any more. Begin a new one."""
+ERROR_REASON_WATCH_TOKEN_EXPIRED: ErrorReason.ValueType  # 29
+"""OUT_OF_RANGE: what changed since the resume_token is not known any more. Watch anew, with
+include_existing.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -52,6 +52,34 @@ OPERATION_KIND_DELETE: OperationKind.ValueType  # 3
 """The memory was deleted."""
 Global___OperationKind: _TypeAlias = OperationKind  # noqa: Y015
 
+class _MemoryChangeKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MemoryChangeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MemoryChangeKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MEMORY_CHANGE_KIND_UNSPECIFIED: _MemoryChangeKind.ValueType  # 0
+    """Not said; a server never sends it."""
+    MEMORY_CHANGE_KIND_STORED: _MemoryChangeKind.ValueType  # 1
+    """It was added or changed: the memory is as it is now."""
+    MEMORY_CHANGE_KIND_DELETED: _MemoryChangeKind.ValueType  # 2
+    """It was deleted, for ever."""
+    MEMORY_CHANGE_KIND_HIDDEN: _MemoryChangeKind.ValueType  # 3
+    """It was made private by its owner, or left the scopes asked for."""
+
+class MemoryChangeKind(_MemoryChangeKind, metaclass=_MemoryChangeKindEnumTypeWrapper):
+    """What became of a memory."""
+
+MEMORY_CHANGE_KIND_UNSPECIFIED: MemoryChangeKind.ValueType  # 0
+"""Not said; a server never sends it."""
+MEMORY_CHANGE_KIND_STORED: MemoryChangeKind.ValueType  # 1
+"""It was added or changed: the memory is as it is now."""
+MEMORY_CHANGE_KIND_DELETED: MemoryChangeKind.ValueType  # 2
+"""It was deleted, for ever."""
+MEMORY_CHANGE_KIND_HIDDEN: MemoryChangeKind.ValueType  # 3
+"""It was made private by its owner, or left the scopes asked for."""
+Global___MemoryChangeKind: _TypeAlias = MemoryChangeKind  # noqa: Y015
+
 @_typing.final
 class AddRequest(_message.Message):
     """Request of Add."""
@@ -1000,3 +1028,117 @@ class HistoryResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HistoryResponse: _TypeAlias = HistoryResponse  # noqa: Y015
+
+@_typing.final
+class MemoryServiceWatchRequest(_message.Message):
+    """Request of Watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    INCLUDE_EXISTING_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    resume_token: _builtins.str
+    """The last resume_token that was received, with the same request otherwise. Empty: from now on."""
+    include_existing: _builtins.bool
+    """Without a resume_token: tell of every memory that is there first."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these scopes and what lies below them. Empty: all."""
+
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        resume_token: _builtins.str = ...,
+        include_existing: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "include_existing", b"include_existing", "resume_token", b"resume_token", "run_id", b"run_id", "scopes", b"scopes", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemoryServiceWatchRequest: _TypeAlias = MemoryServiceWatchRequest  # noqa: Y015
+
+@_typing.final
+class MemoryChange(_message.Message):
+    """One change. A memory that changed several times meanwhile is told of once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    MEMORY_FIELD_NUMBER: _builtins.int
+    memory_id: _builtins.str
+    """The memory's id."""
+    kind: Global___MemoryChangeKind.ValueType
+    """What became of it."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """The memory as it is now, where it was stored."""
+
+    def __init__(
+        self,
+        *,
+        memory_id: _builtins.str = ...,
+        kind: Global___MemoryChangeKind.ValueType = ...,
+        memory: _memory_pb2.Memory | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "memory", b"memory", "memory_id", b"memory_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemoryChange: _TypeAlias = MemoryChange  # noqa: Y015
+
+@_typing.final
+class MemoryServiceWatchResponse(_message.Message):
+    """Response of Watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
+    SERVER_TIME_FIELD_NUMBER: _builtins.int
+    resume_token: _builtins.str
+    """Give it back to hear of what comes behind these changes. Keep it once they are dealt with."""
+    more: _builtins.bool
+    """More changes follow at once."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemoryChange]:
+        """The changes, in the order in which they were stored. Empty in a sign of life."""
+
+    @_builtins.property
+    def server_time(self) -> _timestamp_pb2.Timestamp:
+        """The server's time."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___MemoryChange] | None = ...,
+        resume_token: _builtins.str = ...,
+        more: _builtins.bool = ...,
+        server_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["server_time", b"server_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "more", b"more", "resume_token", b"resume_token", "server_time", b"server_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemoryServiceWatchResponse: _TypeAlias = MemoryServiceWatchResponse  # noqa: Y015

@@ -80,6 +80,11 @@ class MemoryServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.HistoryRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.HistoryResponse.FromString,
                 _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/scrubjay.v1.MemoryService/Watch',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchResponse.FromString,
+                _registered_method=True)
 
 
 class MemoryServiceServicer(object):
@@ -150,6 +155,13 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Watch(self, request, context):
+        """Tells of every change in a subject's memories as it happens, and resumes where it was cut.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MemoryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -197,6 +209,11 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.History,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.HistoryRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.HistoryResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -443,6 +460,33 @@ class MemoryService(object):
             '/scrubjay.v1.MemoryService/History',
             scrubjay_dot_v1_dot_memory__service__pb2.HistoryRequest.SerializeToString,
             scrubjay_dot_v1_dot_memory__service__pb2.HistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/Watch',
+            scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -53,6 +53,8 @@ class MemoryServiceStub:
     """Finds a subject's memories by meaning and by words."""
     History: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]
     """Returns what happened to one memory, or to all of one subject, newest first."""
+    Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]
+    """Tells of every change in a subject's memories as it happens, and resumes where it was cut."""
 
 @_typing.type_check_only
 class MemoryServiceAsyncStub(MemoryServiceStub):
@@ -79,6 +81,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Finds a subject's memories by meaning and by words."""
     History: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]  # type: ignore[assignment]
     """Returns what happened to one memory, or to all of one subject, newest first."""
+    Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]  # type: ignore[assignment]
+    """Tells of every change in a subject's memories as it happens, and resumes where it was cut."""
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Memories for backends and agents. The tenant comes from the credential alone."""
@@ -156,5 +160,13 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.HistoryResponse, _abc.Awaitable[_memory_service_pb2.HistoryResponse]]:
         """Returns what happened to one memory, or to all of one subject, newest first."""
+
+    @_abc_1.abstractmethod
+    def Watch(
+        self,
+        request: _memory_service_pb2.MemoryServiceWatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.MemoryServiceWatchResponse], _abc.AsyncIterator[_memory_service_pb2.MemoryServiceWatchResponse]]:
+        """Tells of every change in a subject's memories as it happens, and resumes where it was cut."""
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -22,58 +22,67 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mask__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n scrubjay/v1/tenant_service.proto\x12\x0bscrubjay.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x01\n\x06Tenant\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.scrubjay.v1.TenantState\x12\r\n\x05shard\x18\x05 \x01(\t\x12\r\n\x05space\x18\x06 \x01(\t\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x85\x02\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x03 \x01(\t\x12\x1f\n\x04role\x18\x04 \x01(\x0e\x32\x11.scrubjay.v1.Role\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"R\n\x13\x43reateTenantRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x03 \x01(\t\";\n\x14\x43reateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Tenant\"%\n\x10GetTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\"8\n\x11GetTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Tenant\";\n\x12ListTenantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"T\n\x13ListTenantsResponse\x12$\n\x07tenants\x18\x01 \x03(\x0b\x32\x13.scrubjay.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb6\x01\n\x13\x43reateApiKeyRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.scrubjay.v1.Role\x12\x14\n\x0c\x64isplay_name\x18\x04 \x01(\t\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"L\n\x14\x43reateApiKeyResponse\x12$\n\x07\x61pi_key\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"L\n\x13RevokeApiKeyRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"<\n\x14RevokeApiKeyResponse\x12$\n\x07\x61pi_key\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.ApiKey\"\xba\x02\n\x06\x44\x65vice\x12\x11\n\tdevice_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x06 \x01(\t\x12\x0e\n\x06run_id\x18\x07 \x01(\t\x12\x0e\n\x06scopes\x18\x08 \x03(\t\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0clast_seen_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04wipe\x18\x0c \x01(\x08\"\xdb\x01\n\x16\x43reateEnrolmentRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x0e\n\x06scopes\x18\x06 \x03(\t\x12\x11\n\tclient_id\x18\x07 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x08 \x01(\t\x12.\n\nexpires_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"t\n\x17\x43reateEnrolmentResponse\x12\x16\n\x0e\x65nrolment_code\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"N\n\x12ListDevicesRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"T\n\x13ListDevicesResponse\x12$\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x13.scrubjay.v1.Device\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"]\n\x13RevokeDeviceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x11\n\tdevice_id\x18\x03 \x01(\t\x12\x0c\n\x04wipe\x18\x04 \x01(\x08\";\n\x14RevokeDeviceResponse\x12#\n\x06\x64\x65vice\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Device*D\n\x0bTenantState\x12\x1c\n\x18TENANT_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13TENANT_STATE_ACTIVE\x10\x01*\x80\x01\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x17\n\x13ROLE_PLATFORM_ADMIN\x10\x01\x12\x15\n\x11ROLE_TENANT_ADMIN\x10\x02\x12\x10\n\x0cROLE_SERVICE\x10\x03\x12\x0f\n\x0bROLE_READER\x10\x04\x12\x0f\n\x0bROLE_DEVICE\x10\x05\x32\xb6\x05\n\x12TenantAdminService\x12S\n\x0c\x43reateTenant\x12 .scrubjay.v1.CreateTenantRequest\x1a!.scrubjay.v1.CreateTenantResponse\x12J\n\tGetTenant\x12\x1d.scrubjay.v1.GetTenantRequest\x1a\x1e.scrubjay.v1.GetTenantResponse\x12P\n\x0bListTenants\x12\x1f.scrubjay.v1.ListTenantsRequest\x1a .scrubjay.v1.ListTenantsResponse\x12S\n\x0c\x43reateApiKey\x12 .scrubjay.v1.CreateApiKeyRequest\x1a!.scrubjay.v1.CreateApiKeyResponse\x12S\n\x0cRevokeApiKey\x12 .scrubjay.v1.RevokeApiKeyRequest\x1a!.scrubjay.v1.RevokeApiKeyResponse\x12\\\n\x0f\x43reateEnrolment\x12#.scrubjay.v1.CreateEnrolmentRequest\x1a$.scrubjay.v1.CreateEnrolmentResponse\x12P\n\x0bListDevices\x12\x1f.scrubjay.v1.ListDevicesRequest\x1a .scrubjay.v1.ListDevicesResponse\x12S\n\x0cRevokeDevice\x12 .scrubjay.v1.RevokeDeviceRequest\x1a!.scrubjay.v1.RevokeDeviceResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n scrubjay/v1/tenant_service.proto\x12\x0bscrubjay.v1\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"v\n\nForgetRule\x12\r\n\x05scope\x18\x01 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x02 \x01(\t\x12\x13\n\x0bunused_days\x18\x03 \x01(\x05\x12\x1d\n\x10\x62\x65low_confidence\x18\x04 \x01(\x01H\x00\x88\x01\x01\x42\x13\n\x11_below_confidence\"6\n\x0c\x46orgetPolicy\x12&\n\x05rules\x18\x01 \x03(\x0b\x32\x17.scrubjay.v1.ForgetRule\"\xef\x01\n\x06Tenant\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.scrubjay.v1.TenantState\x12\r\n\x05shard\x18\x05 \x01(\t\x12\r\n\x05space\x18\x06 \x01(\t\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\rforget_policy\x18\x08 \x01(\x0b\x32\x19.scrubjay.v1.ForgetPolicy\"\x85\x02\n\x06\x41piKey\x12\x0e\n\x06key_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x03 \x01(\t\x12\x1f\n\x04role\x18\x04 \x01(\x0e\x32\x11.scrubjay.v1.Role\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"R\n\x13\x43reateTenantRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x03 \x01(\t\";\n\x14\x43reateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Tenant\"%\n\x10GetTenantRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\"8\n\x11GetTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Tenant\";\n\x12ListTenantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"T\n\x13ListTenantsResponse\x12$\n\x07tenants\x18\x01 \x03(\x0b\x32\x13.scrubjay.v1.Tenant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x7f\n\x13UpdateTenantRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12#\n\x06tenant\x18\x02 \x01(\x0b\x32\x13.scrubjay.v1.Tenant\x12/\n\x0bupdate_mask\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\";\n\x14UpdateTenantResponse\x12#\n\x06tenant\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Tenant\"\xb6\x01\n\x13\x43reateApiKeyRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x1f\n\x04role\x18\x03 \x01(\x0e\x32\x11.scrubjay.v1.Role\x12\x14\n\x0c\x64isplay_name\x18\x04 \x01(\t\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12.\n\nexpires_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"L\n\x14\x43reateApiKeyResponse\x12$\n\x07\x61pi_key\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.ApiKey\x12\x0e\n\x06secret\x18\x02 \x01(\t\"L\n\x13RevokeApiKeyRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0e\n\x06key_id\x18\x03 \x01(\t\"<\n\x14RevokeApiKeyResponse\x12$\n\x07\x61pi_key\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.ApiKey\"\xba\x02\n\x06\x44\x65vice\x12\x11\n\tdevice_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x06 \x01(\t\x12\x0e\n\x06run_id\x18\x07 \x01(\t\x12\x0e\n\x06scopes\x18\x08 \x03(\t\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x0clast_seen_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nrevoked_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04wipe\x18\x0c \x01(\x08\"\xdb\x01\n\x16\x43reateEnrolmentRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x04 \x01(\t\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\x0e\n\x06scopes\x18\x06 \x03(\t\x12\x11\n\tclient_id\x18\x07 \x01(\t\x12\x14\n\x0c\x64isplay_name\x18\x08 \x01(\t\x12.\n\nexpires_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"t\n\x17\x43reateEnrolmentResponse\x12\x16\n\x0e\x65nrolment_code\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"N\n\x12ListDevicesRequest\x12\x11\n\ttenant_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"T\n\x13ListDevicesResponse\x12$\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x13.scrubjay.v1.Device\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"]\n\x13RevokeDeviceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\ttenant_id\x18\x02 \x01(\t\x12\x11\n\tdevice_id\x18\x03 \x01(\t\x12\x0c\n\x04wipe\x18\x04 \x01(\x08\";\n\x14RevokeDeviceResponse\x12#\n\x06\x64\x65vice\x18\x01 \x01(\x0b\x32\x13.scrubjay.v1.Device*D\n\x0bTenantState\x12\x1c\n\x18TENANT_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13TENANT_STATE_ACTIVE\x10\x01*\x80\x01\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x17\n\x13ROLE_PLATFORM_ADMIN\x10\x01\x12\x15\n\x11ROLE_TENANT_ADMIN\x10\x02\x12\x10\n\x0cROLE_SERVICE\x10\x03\x12\x0f\n\x0bROLE_READER\x10\x04\x12\x0f\n\x0bROLE_DEVICE\x10\x05\x32\x8b\x06\n\x12TenantAdminService\x12S\n\x0c\x43reateTenant\x12 .scrubjay.v1.CreateTenantRequest\x1a!.scrubjay.v1.CreateTenantResponse\x12J\n\tGetTenant\x12\x1d.scrubjay.v1.GetTenantRequest\x1a\x1e.scrubjay.v1.GetTenantResponse\x12P\n\x0bListTenants\x12\x1f.scrubjay.v1.ListTenantsRequest\x1a .scrubjay.v1.ListTenantsResponse\x12S\n\x0cUpdateTenant\x12 .scrubjay.v1.UpdateTenantRequest\x1a!.scrubjay.v1.UpdateTenantResponse\x12S\n\x0c\x43reateApiKey\x12 .scrubjay.v1.CreateApiKeyRequest\x1a!.scrubjay.v1.CreateApiKeyResponse\x12S\n\x0cRevokeApiKey\x12 .scrubjay.v1.RevokeApiKeyRequest\x1a!.scrubjay.v1.RevokeApiKeyResponse\x12\\\n\x0f\x43reateEnrolment\x12#.scrubjay.v1.CreateEnrolmentRequest\x1a$.scrubjay.v1.CreateEnrolmentResponse\x12P\n\x0bListDevices\x12\x1f.scrubjay.v1.ListDevicesRequest\x1a .scrubjay.v1.ListDevicesResponse\x12S\n\x0cRevokeDevice\x12 .scrubjay.v1.RevokeDeviceRequest\x1a!.scrubjay.v1.RevokeDeviceResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'scrubjay.v1.tenant_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TENANTSTATE']._serialized_start=2309
-  _globals['_TENANTSTATE']._serialized_end=2377
-  _globals['_ROLE']._serialized_start=2380
-  _globals['_ROLE']._serialized_end=2508
-  _globals['_TENANT']._serialized_start=83
-  _globals['_TENANT']._serialized_end=272
-  _globals['_APIKEY']._serialized_start=275
-  _globals['_APIKEY']._serialized_end=536
-  _globals['_CREATETENANTREQUEST']._serialized_start=538
-  _globals['_CREATETENANTREQUEST']._serialized_end=620
-  _globals['_CREATETENANTRESPONSE']._serialized_start=622
-  _globals['_CREATETENANTRESPONSE']._serialized_end=681
-  _globals['_GETTENANTREQUEST']._serialized_start=683
-  _globals['_GETTENANTREQUEST']._serialized_end=720
-  _globals['_GETTENANTRESPONSE']._serialized_start=722
-  _globals['_GETTENANTRESPONSE']._serialized_end=778
-  _globals['_LISTTENANTSREQUEST']._serialized_start=780
-  _globals['_LISTTENANTSREQUEST']._serialized_end=839
-  _globals['_LISTTENANTSRESPONSE']._serialized_start=841
-  _globals['_LISTTENANTSRESPONSE']._serialized_end=925
-  _globals['_CREATEAPIKEYREQUEST']._serialized_start=928
-  _globals['_CREATEAPIKEYREQUEST']._serialized_end=1110
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=1112
-  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=1188
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=1190
-  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=1266
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=1268
-  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=1328
-  _globals['_DEVICE']._serialized_start=1331
-  _globals['_DEVICE']._serialized_end=1645
-  _globals['_CREATEENROLMENTREQUEST']._serialized_start=1648
-  _globals['_CREATEENROLMENTREQUEST']._serialized_end=1867
-  _globals['_CREATEENROLMENTRESPONSE']._serialized_start=1869
-  _globals['_CREATEENROLMENTRESPONSE']._serialized_end=1985
-  _globals['_LISTDEVICESREQUEST']._serialized_start=1987
-  _globals['_LISTDEVICESREQUEST']._serialized_end=2065
-  _globals['_LISTDEVICESRESPONSE']._serialized_start=2067
-  _globals['_LISTDEVICESRESPONSE']._serialized_end=2151
-  _globals['_REVOKEDEVICEREQUEST']._serialized_start=2153
-  _globals['_REVOKEDEVICEREQUEST']._serialized_end=2246
-  _globals['_REVOKEDEVICERESPONSE']._serialized_start=2248
-  _globals['_REVOKEDEVICERESPONSE']._serialized_end=2307
-  _globals['_TENANTADMINSERVICE']._serialized_start=2511
-  _globals['_TENANTADMINSERVICE']._serialized_end=3205
+  _globals['_TENANTSTATE']._serialized_start=2759
+  _globals['_TENANTSTATE']._serialized_end=2827
+  _globals['_ROLE']._serialized_start=2830
+  _globals['_ROLE']._serialized_end=2958
+  _globals['_FORGETRULE']._serialized_start=116
+  _globals['_FORGETRULE']._serialized_end=234
+  _globals['_FORGETPOLICY']._serialized_start=236
+  _globals['_FORGETPOLICY']._serialized_end=290
+  _globals['_TENANT']._serialized_start=293
+  _globals['_TENANT']._serialized_end=532
+  _globals['_APIKEY']._serialized_start=535
+  _globals['_APIKEY']._serialized_end=796
+  _globals['_CREATETENANTREQUEST']._serialized_start=798
+  _globals['_CREATETENANTREQUEST']._serialized_end=880
+  _globals['_CREATETENANTRESPONSE']._serialized_start=882
+  _globals['_CREATETENANTRESPONSE']._serialized_end=941
+  _globals['_GETTENANTREQUEST']._serialized_start=943
+  _globals['_GETTENANTREQUEST']._serialized_end=980
+  _globals['_GETTENANTRESPONSE']._serialized_start=982
+  _globals['_GETTENANTRESPONSE']._serialized_end=1038
+  _globals['_LISTTENANTSREQUEST']._serialized_start=1040
+  _globals['_LISTTENANTSREQUEST']._serialized_end=1099
+  _globals['_LISTTENANTSRESPONSE']._serialized_start=1101
+  _globals['_LISTTENANTSRESPONSE']._serialized_end=1185
+  _globals['_UPDATETENANTREQUEST']._serialized_start=1187
+  _globals['_UPDATETENANTREQUEST']._serialized_end=1314
+  _globals['_UPDATETENANTRESPONSE']._serialized_start=1316
+  _globals['_UPDATETENANTRESPONSE']._serialized_end=1375
+  _globals['_CREATEAPIKEYREQUEST']._serialized_start=1378
+  _globals['_CREATEAPIKEYREQUEST']._serialized_end=1560
+  _globals['_CREATEAPIKEYRESPONSE']._serialized_start=1562
+  _globals['_CREATEAPIKEYRESPONSE']._serialized_end=1638
+  _globals['_REVOKEAPIKEYREQUEST']._serialized_start=1640
+  _globals['_REVOKEAPIKEYREQUEST']._serialized_end=1716
+  _globals['_REVOKEAPIKEYRESPONSE']._serialized_start=1718
+  _globals['_REVOKEAPIKEYRESPONSE']._serialized_end=1778
+  _globals['_DEVICE']._serialized_start=1781
+  _globals['_DEVICE']._serialized_end=2095
+  _globals['_CREATEENROLMENTREQUEST']._serialized_start=2098
+  _globals['_CREATEENROLMENTREQUEST']._serialized_end=2317
+  _globals['_CREATEENROLMENTRESPONSE']._serialized_start=2319
+  _globals['_CREATEENROLMENTRESPONSE']._serialized_end=2435
+  _globals['_LISTDEVICESREQUEST']._serialized_start=2437
+  _globals['_LISTDEVICESREQUEST']._serialized_end=2515
+  _globals['_LISTDEVICESRESPONSE']._serialized_start=2517
+  _globals['_LISTDEVICESRESPONSE']._serialized_end=2601
+  _globals['_REVOKEDEVICEREQUEST']._serialized_start=2603
+  _globals['_REVOKEDEVICEREQUEST']._serialized_end=2696
+  _globals['_REVOKEDEVICERESPONSE']._serialized_start=2698
+  _globals['_REVOKEDEVICERESPONSE']._serialized_end=2757
+  _globals['_TENANTADMINSERVICE']._serialized_start=2961
+  _globals['_TENANTADMINSERVICE']._serialized_end=3740
 # @@protoc_insertion_point(module_scope)

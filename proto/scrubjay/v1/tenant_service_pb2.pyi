@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
@@ -77,6 +78,68 @@ ROLE_DEVICE: Role.ValueType  # 5
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final
+class ForgetRule(_message.Message):
+    """Which memories go because nobody uses them. Each call of Search or Get that counts, and each change of
+    the memory, is a use.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCOPE_FIELD_NUMBER: _builtins.int
+    CATEGORY_FIELD_NUMBER: _builtins.int
+    UNUSED_DAYS_FIELD_NUMBER: _builtins.int
+    BELOW_CONFIDENCE_FIELD_NUMBER: _builtins.int
+    scope: _builtins.str
+    """This scope and what lies below it. Empty: all."""
+    category: _builtins.str
+    """This category. Empty: all."""
+    unused_days: _builtins.int
+    """Days without use after which a memory goes, 1 to 36500."""
+    below_confidence: _builtins.float
+    """Only memories whose confidence is below this, above 0 and at most 1. Not set: whatever it is."""
+    def __init__(
+        self,
+        *,
+        scope: _builtins.str = ...,
+        category: _builtins.str = ...,
+        unused_days: _builtins.int = ...,
+        below_confidence: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_below_confidence", b"_below_confidence", "below_confidence", b"below_confidence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_below_confidence", b"_below_confidence", "below_confidence", b"below_confidence", "category", b"category", "scope", b"scope", "unused_days", b"unused_days"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__below_confidence: _TypeAlias = _typing.Literal["below_confidence"]  # noqa: Y015
+    _WhichOneofArgType__below_confidence: _TypeAlias = _typing.Literal["_below_confidence", b"_below_confidence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__below_confidence) -> _WhichOneofReturnType__below_confidence | None: ...
+
+Global___ForgetRule: _TypeAlias = ForgetRule  # noqa: Y015
+
+@_typing.final
+class ForgetPolicy(_message.Message):
+    """What a tenant forgets. Expired memories go always, and pinned ones never."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___ForgetRule]:
+        """At most 32. A memory goes as soon as one of them lets it. Empty: only what expired goes."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[Global___ForgetRule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetPolicy: _TypeAlias = ForgetPolicy  # noqa: Y015
+
+@_typing.final
 class Tenant(_message.Message):
     """One customer, with memories of its own."""
 
@@ -89,6 +152,7 @@ class Tenant(_message.Message):
     SHARD_FIELD_NUMBER: _builtins.int
     SPACE_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    FORGET_POLICY_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     """Lower-case letters, digits and "-", 1 to 63, beginning with a letter."""
     display_name: _builtins.str
@@ -105,6 +169,10 @@ class Tenant(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
 
+    @_builtins.property
+    def forget_policy(self) -> Global___ForgetPolicy:
+        """What it forgets. Not set: the default, which is TASK, unused for 60 days, with a confidence below 0.5."""
+
     def __init__(
         self,
         *,
@@ -115,10 +183,11 @@ class Tenant(_message.Message):
         shard: _builtins.str = ...,
         space: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        forget_policy: Global___ForgetPolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forget_policy", b"forget_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "display_name", b"display_name", "incarnation", b"incarnation", "shard", b"shard", "space", b"space", "state", b"state", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "shard", b"shard", "space", b"space", "state", b"state", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,6 +402,64 @@ class ListTenantsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTenantsResponse: _TypeAlias = ListTenantsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateTenantRequest(_message.Message):
+    """Request of UpdateTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_FIELD_NUMBER: _builtins.int
+    UPDATE_MASK_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    @_builtins.property
+    def tenant(self) -> Global___Tenant:
+        """The tenant_id and the new values."""
+
+    @_builtins.property
+    def update_mask(self) -> _field_mask_pb2.FieldMask:
+        """The fields to write: display_name, forget_policy. A named field without a value gets its default."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant: Global___Tenant | None = ...,
+        update_mask: _field_mask_pb2.FieldMask | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant", "update_mask", b"update_mask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "tenant", b"tenant", "update_mask", b"update_mask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTenantRequest: _TypeAlias = UpdateTenantRequest  # noqa: Y015
+
+@_typing.final
+class UpdateTenantResponse(_message.Message):
+    """Response of UpdateTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tenant(self) -> Global___Tenant:
+        """The tenant as it is now."""
+
+    def __init__(
+        self,
+        *,
+        tenant: Global___Tenant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTenantResponse: _TypeAlias = UpdateTenantResponse  # noqa: Y015
 
 @_typing.final
 class CreateApiKeyRequest(_message.Message):

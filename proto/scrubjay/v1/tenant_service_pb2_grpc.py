@@ -50,6 +50,11 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantsRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantsResponse.FromString,
                 _registered_method=True)
+        self.UpdateTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/UpdateTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantResponse.FromString,
+                _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/CreateApiKey',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
@@ -97,6 +102,13 @@ class TenantAdminServiceServicer(object):
 
     def ListTenants(self, request, context):
         """Returns tenants by id, in pages. Platform admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTenant(self, request, context):
+        """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,6 +170,11 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.ListTenants,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantsRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'UpdateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantResponse.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -267,6 +284,33 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/ListTenants',
             scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantsRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/UpdateTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,8 @@ class TenantAdminServiceStub:
     """Returns one tenant. Platform admins, and the tenant's own admins."""
     ListTenants: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListTenantsRequest, _tenant_service_pb2.ListTenantsResponse]
     """Returns tenants by id, in pages. Platform admins only."""
+    UpdateTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.UpdateTenantRequest, _tenant_service_pb2.UpdateTenantResponse]
+    """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
@@ -69,6 +71,8 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     """Returns one tenant. Platform admins, and the tenant's own admins."""
     ListTenants: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListTenantsRequest, _tenant_service_pb2.ListTenantsResponse]  # type: ignore[assignment]
     """Returns tenants by id, in pages. Platform admins only."""
+    UpdateTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.UpdateTenantRequest, _tenant_service_pb2.UpdateTenantResponse]  # type: ignore[assignment]
+    """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
@@ -114,6 +118,14 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tenant_service_pb2.ListTenantsResponse, _abc.Awaitable[_tenant_service_pb2.ListTenantsResponse]]:
         """Returns tenants by id, in pages. Platform admins only."""
+
+    @_abc_1.abstractmethod
+    def UpdateTenant(
+        self,
+        request: _tenant_service_pb2.UpdateTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.UpdateTenantResponse, _abc.Awaitable[_tenant_service_pb2.UpdateTenantResponse]]:
+        """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(
