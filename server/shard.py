@@ -37,7 +37,15 @@ from server.snapshot_file import newest_page
 from server.snapshots import Snapshot, Snapshots
 from server.store.collection import collect
 from server.store.history import HistoryRow
-from server.store.memory_store import MemoryStore, Reading, StoredMemory, StreamHead, StreamKey, Writing
+from server.store.memory_store import (
+    Extent,
+    MemoryStore,
+    Reading,
+    StoredMemory,
+    StreamHead,
+    StreamKey,
+    Writing,
+)
 from server.watch import WatchHub
 from tenants.tenant import Incarnation
 
@@ -161,10 +169,21 @@ class Shard:
         self, key: StreamKey, query: Query, revision: Mapping[StreamKey, CommitStamp]
     ) -> Sequence[Hit]:
         """The best hits of the stream, which is brought up to date first."""
+        return self._search(key, query, revision)
+
+    def search_tenant(
+        self, incarnation: Incarnation, query: Query, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        """The best hits of all streams of the tenant, each of which is brought up to date first."""
+        return self._search(incarnation, query, revision)
+
+    def _search(
+        self, extent: Extent, query: Query, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
         if revision:
             with self._reading(revision):
                 pass
-        with self._cache.reading(key) as stream:
+        with self._cache.reading(extent) as stream:
             return search(stream, query)
 
     def history(
