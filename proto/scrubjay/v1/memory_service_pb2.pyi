@@ -643,9 +643,11 @@ class SearchRequest(_message.Message):
     RECIPE_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     """The subject: the user, or the agent or run of memories without a user. With a user_id, agent_id
-    and run_id narrow the result. One of them is needed; "*" is a name like any other.
+    and run_id narrow the result. One of them is needed, unless across_subjects is set; "*" is a name
+    like any other.
     """
     agent_id: _builtins.str
     """See user_id."""
@@ -661,6 +663,10 @@ class SearchRequest(_message.Message):
     """Say of each hit why it is there."""
     min_revision: _builtins.str
     """The read sees at least this revision."""
+    across_subjects: _builtins.bool
+    """Search all subjects of the tenant at once, for a key that was given this. user_id is empty then;
+    agent_id and run_id narrow the result.
+    """
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these scopes and what lies below them. Empty: all."""
@@ -682,10 +688,11 @@ class SearchRequest(_message.Message):
         recipe: _builtins.str = ...,
         explain: _builtins.bool = ...,
         min_revision: _builtins.str = ...,
+        across_subjects: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "explain", b"explain", "filter", b"filter", "min_revision", b"min_revision", "query", b"query", "recipe", b"recipe", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "explain", b"explain", "filter", b"filter", "min_revision", b"min_revision", "query", b"query", "recipe", b"recipe", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -207,6 +207,7 @@ class ApiKey(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
+    ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     """The public part of the key."""
     tenant_id: _builtins.str
@@ -217,6 +218,8 @@ class ApiKey(_message.Message):
     """What it may do."""
     client_id: _builtins.str
     """The client it writes as."""
+    across_subjects: _builtins.bool
+    """May search across all subjects of its tenant."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -240,10 +243,11 @@ class ApiKey(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
+        across_subjects: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "created_at", b"created_at", "display_name", b"display_name", "expires_at", b"expires_at", "key_id", b"key_id", "revoked_at", b"revoked_at", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "client_id", b"client_id", "created_at", b"created_at", "display_name", b"display_name", "expires_at", b"expires_at", "key_id", b"key_id", "revoked_at", b"revoked_at", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -473,6 +477,7 @@ class CreateApiKeyRequest(_message.Message):
     DISPLAY_NAME_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
     tenant_id: _builtins.str
@@ -483,6 +488,8 @@ class CreateApiKeyRequest(_message.Message):
     """A name for people, at most 256 bytes."""
     client_id: _builtins.str
     """The client it writes as. Default: the key's own id."""
+    across_subjects: _builtins.bool
+    """Let it search across all subjects of its tenant: only for a service or reader key."""
     @_builtins.property
     def expires_at(self) -> _timestamp_pb2.Timestamp:
         """When it ends by itself; not set: never."""
@@ -496,10 +503,11 @@ class CreateApiKeyRequest(_message.Message):
         display_name: _builtins.str = ...,
         client_id: _builtins.str = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
+        across_subjects: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "display_name", b"display_name", "expires_at", b"expires_at", "request_id", b"request_id", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "client_id", b"client_id", "display_name", b"display_name", "expires_at", b"expires_at", "request_id", b"request_id", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
