@@ -69,8 +69,12 @@ class Author:
         commit_stamp: CommitStamp,
         private_to: ClientId,
         outcome: Outcome,
+        deleted: bytes = b"",
     ) -> HistoryRow:
-        """An operation that ended as ``outcome``, and the only client that may see it, if not all may."""
+        """An operation that ended as ``outcome``, and the only client that may see it, if not all may.
+
+        ``deleted`` is the encoded memory that it took away, if any.
+        """
         return HistoryRow(
             operation_id=operation_id,
             memory_id=memory_id,
@@ -85,6 +89,7 @@ class Author:
             claimed_at=Micros(stamp.millis * 1000),
             private_to=private_to,
             spell=self.spell,
+            deleted=deleted,
         )
 
 

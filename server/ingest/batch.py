@@ -71,7 +71,7 @@ class Batch:
         self._waiting: dict[MemoryId, list[WaitingOperation]] = {}
         for waiting in writing.waiting(key, ids):
             self._waiting.setdefault(waiting.memory_id, []).append(waiting)
-        self._creators: dict[MemoryId, ClientId | None] = {}
+        self._owners: dict[MemoryId, ClientId | None] = {}
         self._taken_back = self._find_taken_back(ids)
         self._writes = BatchWrites()
 
@@ -212,7 +212,9 @@ class Batch:
         memory = stored.memory
         self._bury(Grave.of(memory, commit_stamp, operation.stamp))
         changes = last_text(stored.state, operation.stamp)
-        self._record(self._sender.author, operation, changes, commit_stamp, private_to(memory))
+        author, deleted = self._sender.author, stored.message
+        self._record(author, operation, changes, commit_stamp, private_to(memory), deleted=deleted)
+        self._owners[memory.id] = memory.owner_client_id
         return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
 
     def _bury(self, grave: Grave) -> None:
@@ -238,9 +240,9 @@ class Batch:
         if operation.memory is not None:
             return private_to(operation.memory)
         author, memory_id = self._sender.author.client_id, operation.memory_id
-        if memory_id not in self._creators:
-            self._creators[memory_id] = self._writing.creator(self._key.incarnation, memory_id)
-        return author if self._creators[memory_id] in (None, author) else ClientId("")
+        if memory_id not in self._owners:
+            self._owners[memory_id] = self._writing.owner_of_dead(self._key.incarnation, memory_id)
+        return author if self._owners[memory_id] in (None, author) else ClientId("")
 
     def _hidden(self, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
         """Answers as for an unknown id, where the sender was never shown the memory."""
@@ -342,6 +344,7 @@ class Batch:
         commit_stamp: CommitStamp,
         private_to: ClientId,
         outcome: Outcome | None = None,
+        deleted: bytes = b"",
     ) -> None:
         self._writes.history.append(
             author.record(
@@ -353,6 +356,7 @@ class Batch:
                 commit_stamp,
                 private_to,
                 outcome or outcome_of(changes),
+                deleted,
             )
         )
 

@@ -177,8 +177,11 @@ def _bury(
     writing.add_history(
         key,
         [
-            author.history_row(
-                stored.memory, OperationKind.DELETE, last_text(stored.state, stamp), stamp, commit_stamp
+            replace(
+                author.history_row(
+                    stored.memory, OperationKind.DELETE, last_text(stored.state, stamp), stamp, commit_stamp
+                ),
+                deleted=stored.message,
             )
             for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
         ],

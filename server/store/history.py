@@ -31,6 +31,9 @@ class HistoryRow:
 
     ``private_to`` is the only client that may see it, where the memory was private then; else empty.
     ``spell`` names the time offline that it was made in; empty where it was not made on a device.
+    ``deleted`` is the encoded ``v1.Memory`` that a DELETE took away, empty where it took none.
+    ``restores`` is what it brings back: of a CREATE the id of a deleted memory, of a SET the operation whose
+    old values it wrote; empty where it is an edit like any other.
     """
 
     operation_id: str
@@ -46,6 +49,8 @@ class HistoryRow:
     claimed_at: Micros
     private_to: ClientId
     spell: str = ""
+    deleted: bytes = b""
+    restores: str = ""
 
 
 def encode_changes(changes: Iterable[HistoryChange]) -> str:

@@ -27,6 +27,7 @@ from server.store.rows import (
     StoredMemory,
     StreamHead,
     StreamKey,
+    owner_of,
     to_history,
     to_memory,
     to_stored,
@@ -172,16 +173,14 @@ class Reading(FeedReading, ReplicaReading):
         row = self._transaction.first(_DELETION, values)
         return row is not None and row[0] in ("", client_id)
 
-    def creator(self, incarnation: Incarnation, memory_id: MemoryId) -> ClientId | None:
-        """The client that created a memory, living or dead, as far as History knows."""
-        values = {
-            "incarnation": incarnation,
-            "memory_id": memory_id,
-            "kind": int(OperationKind.CREATE),
-            "outcome": int(Outcome.APPLIED),
-        }
-        row = self._transaction.first(_CREATION, values)
-        return None if row is None else row[0]
+    def owner_of_dead(self, incarnation: Incarnation, memory_id: MemoryId) -> ClientId | None:
+        """The client that owned a deleted memory, as far as History knows; its creator's, of old deletions."""
+        values = {"incarnation": incarnation, "memory_id": memory_id, "outcome": int(Outcome.APPLIED)}
+        deletion = self._transaction.first(_DELETION, values | {"kind": int(OperationKind.DELETE)})
+        if deletion is not None and deletion[1]:
+            return owner_of(deletion[1])
+        creation = self._transaction.first(_CREATION, values | {"kind": int(OperationKind.CREATE)})
+        return None if creation is None else creation[0]
 
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
@@ -322,7 +321,9 @@ _OF_KIND = and_(
     history.c.kind == bindparam("kind"),
     history.c.outcome == bindparam("outcome"),
 )
-_DELETION = select(history.c.private_to).where(_OF_KIND).order_by(history.c.commit_stamp.desc())
+_DELETION = (
+    select(history.c.private_to, history.c.deleted).where(_OF_KIND).order_by(history.c.commit_stamp.desc())
+)
 _CREATION = select(history.c.client_id).where(_OF_KIND).order_by(history.c.commit_stamp)
 
 _REQUEST = select(requests.c.digest, requests.c.response).where(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from scrubjay import v1
 from scrubjay.memory import (
     ClientId,
     Guarded,
@@ -133,6 +134,11 @@ def private_to(memory: Guarded) -> ClientId:
     return ClientId("") if shared else memory.owner_client_id
 
 
+def owner_of(message: bytes) -> ClientId:
+    """The client that owns an encoded memory."""
+    return ClientId(v1.Memory.FromString(message).owner_client_id)
+
+
 def may_hear(viewer: Viewer, private_to: ClientId, scope: str) -> bool:
     """Whether the viewer may hear that something with these was deleted or taken back.
 
@@ -190,6 +196,8 @@ HISTORY_COLUMNS = (
     history.c.claimed_at,
     history.c.private_to,
     history.c.spell,
+    history.c.deleted,
+    history.c.restores,
 )
 """What ``to_history`` reads, in the order of HistoryRow's fields."""
 
@@ -283,6 +291,8 @@ def history_row(key: StreamKey, row: HistoryRow) -> dict[str, Any]:
         "claimed_at": row.claimed_at,
         "private_to": row.private_to,
         "spell": row.spell,
+        "deleted": row.deleted or None,
+        "restores": row.restores or None,
     }
 
 
@@ -292,4 +302,5 @@ def to_history(row: Row) -> HistoryRow:
     values[3] = OperationKind(values[3])
     values[4] = decode_changes(values[4])
     values[9] = Outcome(values[9])
+    values[13:] = values[13] or b"", values[14] or ""
     return HistoryRow(*values)

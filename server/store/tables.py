@@ -114,6 +114,8 @@ history = Table(
     _column("claimed_at", BigInteger),
     _column("private_to", Text),
     _column("spell", Text),
+    Column("deleted", LargeBinary),
+    Column("restores", _UUID),
     Index("history_by_memory", "incarnation", "memory_id", "commit_stamp"),
 )
 

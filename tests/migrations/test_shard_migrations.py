@@ -143,7 +143,7 @@ def test_a_populated_first_database_is_brought_to_this_version(at_first: Engine,
             (SHARED_DEAD, ""),
             (PRIVATE_DEAD, "web"),
         ]
-        assert {row.spell for row in history} == {""}
+        assert {(row.spell, row.deleted, row.restores) for row in history} == {("", b"", "")}
         (stamp,) = store.write([key], lambda writing: writing.stamps(key, 1, 0))
         assert stamp == 10
     assert differences(at_first) == []
