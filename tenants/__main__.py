@@ -88,12 +88,19 @@ def create_key(
     name: Annotated[str, typer.Option(help="A name for people.")] = "",
     client_id: Annotated[str, typer.Option(help="The client it writes as. Default: the key's id.")] = "",
     expires: Annotated[datetime | None, typer.Option(help="When it ends, in UTC. Default: never.")] = None,
+    across_subjects: Annotated[
+        bool, typer.Option("--across-subjects", help="Let it search all subjects of the tenant at once.")
+    ] = False,
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Make a key. It is shown now and never again."""
     request = v1.CreateApiKeyRequest(
-        tenant_id=tenant, role=v1.Role.Value(f"ROLE_{role.name}"), display_name=name, client_id=client_id
+        tenant_id=tenant,
+        role=v1.Role.Value(f"ROLE_{role.name}"),
+        display_name=name,
+        client_id=client_id,
+        across_subjects=across_subjects,
     )
     if expires is not None:
         request.expires_at.FromDatetime(expires)

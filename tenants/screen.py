@@ -60,6 +60,7 @@ def key_table(key: v1.ApiKey) -> Table:
         ("name", key.display_name),
         ("role", v1.Role.Name(key.role).removeprefix("ROLE_")),
         ("client", key.client_id),
+        *((("searches", "across subjects"),) if key.across_subjects else ()),
         ("made", _time(key.created_at)),
         ("expires", _time(key.expires_at) if key.HasField("expires_at") else "never"),
         ("revoked", _time(key.revoked_at) if key.HasField("revoked_at") else "no"),

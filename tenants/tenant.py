@@ -44,6 +44,8 @@ TENANT_ADMINS = frozenset({Role.PLATFORM_ADMIN, Role.TENANT_ADMIN})
 """Who may act on one tenant: a tenant's own admins on theirs alone."""
 MEMORY_READERS = frozenset({Role.SERVICE, Role.READER})
 """Who may read memories. No admin sees memory content."""
+ACROSS_SUBJECTS = frozenset({Role.SERVICE, Role.READER})
+"""Whose keys may be given the grant to search across a tenant's subjects."""
 MEMORY_WRITERS = frozenset({Role.SERVICE})
 """Who may write memories."""
 DEVICES = frozenset({Role.DEVICE})
@@ -67,7 +69,10 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A credential without its secret. ``tenant_id`` is None for a platform admin's key."""
+    """A credential without its secret. ``tenant_id`` is None for a platform admin's key.
+
+    ``across_subjects`` lets it search all subjects of its tenant at once.
+    """
 
     key_id: str
     tenant_id: str | None
@@ -77,6 +82,7 @@ class ApiKey:
     created_at: Micros
     expires_at: Micros | None = None
     revoked_at: Micros | None = None
+    across_subjects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ class Caller:
     """Who calls, as its credential says. ``tenant`` is None for a platform admin, and only there.
 
     ``device`` is set for a device in any state. ``wiped`` says of a revoked one that it must delete what
-    it holds.
+    it holds. ``across_subjects``: may search all subjects of the tenant at once.
     """
 
     role: Role
@@ -125,6 +131,7 @@ class Caller:
     tenant: Tenant | None
     device: DeviceBinding | None = None
     wiped: bool = False
+    across_subjects: bool = False
 
 
 def principal(incarnation: Incarnation, subject: Subject, client_id: ClientId) -> bytes:

@@ -24,6 +24,7 @@ from scrubjay.wire import from_timestamp, to_timestamp
 from tenants.page_token import seal, unseal
 from tenants.registry import Registry, RequestKey
 from tenants.tenant import (
+    ACROSS_SUBJECTS,
     API_KEY_ROLES,
     PLATFORM_ADMINS,
     TENANT_ADMINS,
@@ -115,6 +116,7 @@ class TenantAdminService:
             name_violation("display_name", request.display_name),
             name_violation("client_id", request.client_id),
             _time_violation("expires_at", expires_at),
+            _grant_violation(request.across_subjects, role),
         )
         _check_own(caller, request.tenant_id)
         made = self._registry.create_api_key(
@@ -124,6 +126,7 @@ class TenantAdminService:
             display_name=request.display_name,
             client_id=request.client_id,
             expires_at=expires_at,
+            across_subjects=request.across_subjects,
             request=_request_key(request.request_id, caller),
         )
         return v1.CreateApiKeyResponse(api_key=_api_key_message(made.api_key), secret=made.secret)
@@ -256,6 +259,12 @@ def _owner_violation(tenant_id: str, role: Role) -> FieldViolation | None:
     return None
 
 
+def _grant_violation(across_subjects: bool, role: Role) -> FieldViolation | None:
+    if not across_subjects or role in ACROSS_SUBJECTS:
+        return None
+    return FieldViolation("across_subjects", f"is set, but a key of role {role.name} searches no memories")
+
+
 def _named(field_path: str, name: str, thing: str) -> FieldViolation | None:
     if not name:
         return FieldViolation(field_path, f"is empty; name {thing}")
@@ -310,6 +319,7 @@ def _api_key_message(api_key: ApiKey) -> v1.ApiKey:
         created_at=to_timestamp(api_key.created_at),
         expires_at=_optional_timestamp(api_key.expires_at),
         revoked_at=_optional_timestamp(api_key.revoked_at),
+        across_subjects=api_key.across_subjects,
     )
 
 

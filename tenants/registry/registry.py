@@ -37,6 +37,7 @@ from tenants.registry.enrolments import Enrolments
 from tenants.registry.once import Answer, RequestKey, once
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import (
+    ACROSS_SUBJECTS,
     API_KEY_ROLES,
     DEVICES,
     ApiKey,
@@ -156,25 +157,33 @@ class Registry:
         display_name: str = "",
         client_id: str = "",
         expires_at: Micros | None = None,
+        across_subjects: bool = False,
         request: RequestKey | None = None,
     ) -> NewApiKey:
         """A new key of a tenant, or of the platform where ``tenant_id`` is None.
 
-        ``client_id`` defaults to the key's id. A repeat of ``request`` gives the same secret again: the
-        request's record holds a seed, not the secret, and the seed goes with the record. Raises
-        TenantNotFound, InvalidField for an ``expires_at`` that has passed, RequestIdReused.
+        ``client_id`` defaults to the key's id; ``across_subjects`` is for roles of ACROSS_SUBJECTS alone. A
+        repeat of ``request`` gives the same secret again: the request's record holds a seed, not the secret,
+        and the seed goes with the record. Raises TenantNotFound, InvalidField for an ``expires_at`` that has
+        passed, RequestIdReused.
         """
         if (tenant_id is None) != (role is Role.PLATFORM_ADMIN):
             raise ValueError(f"a key of tenant {tenant_id!r} cannot have the role {role.name}")
+        if across_subjects and role not in ACROSS_SUBJECTS:
+            raise ValueError(f"a key of role {role.name} can't be given across_subjects")
 
         def create(connection: Connection) -> Answer:
             if expires_at is not None and expires_at <= now:
                 raise InvalidField.of("expires_at", "has passed; give a later time, or none")
             tenant = None if tenant_id is None else rows.read_tenant(connection, tenant_id)
-            api_key, seed = self._issue(connection, tenant, role, display_name, client_id, now, expires_at)
+            api_key, seed = self._issue(
+                connection, tenant, role, display_name, client_id, now, expires_at, across_subjects
+            )
             return {"api_key": asdict(api_key), "seed": seed.hex()}
 
-        body: JsonValue = ["create_api_key", tenant_id, role, display_name, client_id, expires_at]
+        body = ["create_api_key", tenant_id, role, display_name, client_id, expires_at]
+        if across_subjects:  # without the grant, as an older version has it
+            body.append("across_subjects")
         with self._engine.begin() as connection:
             answer = once(connection, request, body, now, create)
         return self._new_api_key(rows.api_key(answer["api_key"]), bytes.fromhex(answer["seed"]))
@@ -257,12 +266,22 @@ class Registry:
         client_id: str,
         now: Micros,
         expires_at: Micros | None,
+        across_subjects: bool = False,
     ) -> tuple[ApiKey, bytes]:
         """Insert a new key; returns it and the seed of its secret."""
         key_id = new_key_id(self._entropy(KEY_ID_BYTES))
         tenant_id = None if tenant is None else tenant.tenant_id
         client = ClientId(client_id or key_id)
-        api_key = ApiKey(key_id, tenant_id, display_name, role, client, now, expires_at)
+        api_key = ApiKey(
+            key_id,
+            tenant_id,
+            display_name,
+            role,
+            client,
+            now,
+            expires_at,
+            across_subjects=across_subjects,
+        )
         seed = self._entropy(SECRET_BYTES)
         row = asdict(api_key) | {
             "incarnation": None if tenant is None else tenant.incarnation,

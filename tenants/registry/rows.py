@@ -39,6 +39,8 @@ def api_key(row: Mapping[Any, Any]) -> ApiKey:
         created_at=Micros(row["created_at"]),
         expires_at=row["expires_at"],
         revoked_at=row["revoked_at"],
+        # An answer kept by an older version does not have it.
+        across_subjects=row.get("across_subjects", False),
     )
 
 
@@ -49,6 +51,7 @@ def credential(key: Mapping[Any, Any], its_tenant: Tenant | None) -> Credential:
         key_id=key["key_id"],
         client_id=ClientId(key["client_id"]),
         tenant=its_tenant,
+        across_subjects=key["across_subjects"],
     )
     return Credential(caller, key["expires_at"])
 
