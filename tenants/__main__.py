@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
+from google.protobuf.json_format import Parse, ParseError
 
 from scrubjay import v1
 from tenants.screen import (
@@ -78,6 +79,42 @@ def list_(api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = Fa
     with _admin(server, api_key) as stub:
         tenants = list(_every_tenant(stub))
     show(tenants, list_of_tenants(tenants), as_json)
+
+
+@app.command()
+def update(
+    tenant_id: TenantId,
+    api_key: AdminKey,
+    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
+    forget_policy: Annotated[
+        str | None,
+        typer.Option(
+            help="""What it forgets, as JSON: '{"rules": [{"category": "TASK", "unused_days": 30}]}'. """
+            "'{}': only what expired. 'default': what a new tenant forgets."
+        ),
+    ] = None,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Change a tenant's name, or what it forgets."""
+    request = v1.UpdateTenantRequest(tenant=v1.Tenant(tenant_id=tenant_id))
+    if name is not None:
+        request.tenant.display_name = name
+        request.update_mask.paths.append("display_name")
+    if forget_policy is not None:
+        request.update_mask.paths.append("forget_policy")
+        if forget_policy != "default":
+            request.tenant.forget_policy.CopyFrom(_policy(forget_policy))
+    with _admin(server, api_key) as stub:
+        answer = stub.UpdateTenant(request)
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
+
+
+def _policy(text: str) -> v1.ForgetPolicy:
+    try:
+        return Parse(text, v1.ForgetPolicy())
+    except ParseError as error:
+        raise typer.BadParameter(str(error), param_hint="--forget-policy") from None
 
 
 @app.command()

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scrubjay import v1
+from tenants.forget_policy import DEFAULT_POLICY, from_message
 
 
 def show(answer: Message | Sequence[Message], table: Table, as_json: bool) -> None:
@@ -49,7 +50,13 @@ def tenant_table(tenant: v1.Tenant) -> Table:
         ("space", tenant.space),
         ("incarnation", tenant.incarnation),
         ("made", _time(tenant.created_at)),
+        ("forgets", _forgets(tenant)),
     )
+
+
+def _forgets(tenant: v1.Tenant) -> str:
+    policy = from_message(tenant.forget_policy) if tenant.HasField("forget_policy") else DEFAULT_POLICY
+    return "; ".join(map(str, policy.rules)) or "only what expired"
 
 
 def key_table(key: v1.ApiKey) -> Table:

@@ -10,6 +10,7 @@ from typing import NewType
 
 from scrubjay.errors import FieldViolation
 from scrubjay.memory import ClientId, Micros, Subject
+from tenants.forget_policy import ForgetPolicy
 
 Incarnation = NewType("Incarnation", str)
 """The UUID of one life of a tenant. Storage and cursors are keyed by it, never by the tenant's id."""
@@ -56,7 +57,10 @@ PRINCIPAL_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """One customer. ``shard`` is a shard's name, ``space`` the embedding space of its vectors."""
+    """One customer. ``shard`` is a shard's name, ``space`` the embedding space of its vectors.
+
+    ``forget_policy`` is None where it never said what it forgets.
+    """
 
     tenant_id: str
     display_name: str
@@ -65,6 +69,7 @@ class Tenant:
     shard: str
     space: str
     created_at: Micros
+    forget_policy: ForgetPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -21,8 +21,9 @@ from scrubjay.memory import (
     subject_of,
 )
 from scrubjay.wire import from_timestamp, to_timestamp
+from tenants.forget_policy import from_message, to_message, violations
 from tenants.page_token import seal, unseal
-from tenants.registry import Registry, RequestKey
+from tenants.registry import Registry, RequestKey, TenantChanges
 from tenants.tenant import (
     ACROSS_SUBJECTS,
     API_KEY_ROLES,
@@ -49,6 +50,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/CreateTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/GetTenant": TENANT_ADMINS,
         f"{_SERVICE}/ListTenants": PLATFORM_ADMINS,
+        f"{_SERVICE}/UpdateTenant": TENANT_ADMINS,
         f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
@@ -105,6 +107,26 @@ class TenantAdminService:
             tenants=map(_tenant_message, page),
             next_page_token=seal(self._secret, "tenants", (page[-1].tenant_id,)) if more else "",
         )
+
+    def update_tenant(self, request: v1.UpdateTenantRequest, caller: Caller) -> v1.UpdateTenantResponse:
+        """Raises InvalidField, TenantNotFound, RequestIdReused."""
+        asked, fields = request.tenant, frozenset(request.update_mask.paths)
+        policy = from_message(asked.forget_policy) if asked.HasField("forget_policy") else None
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant.tenant_id", asked.tenant_id),
+            *_mask_violations(fields),
+            name_violation("tenant.display_name", asked.display_name),
+            *(violations("tenant.forget_policy", policy) if policy else ()),
+        )
+        _check_own(caller, asked.tenant_id)
+        changed = self._registry.update_tenant(
+            asked.tenant_id,
+            TenantChanges(fields, asked.display_name or asked.tenant_id, policy),
+            now=self._clock(),
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.UpdateTenantResponse(tenant=_tenant_message(changed))
 
     def create_api_key(self, request: v1.CreateApiKeyRequest, caller: Caller) -> v1.CreateApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, RequestIdReused."""
@@ -236,6 +258,18 @@ def _request_key(request_id: str, caller: Caller) -> RequestKey | None:
 # --- what makes a request valid -------------------------------------------------------------------
 
 
+def _mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:
+    if not fields:
+        yield FieldViolation("update_mask", f"is empty; name the fields to write: {', '.join(_UPDATABLE)}")
+    for field in sorted(fields):
+        if field not in _UPDATABLE:
+            known = ", ".join(_UPDATABLE)
+            yield FieldViolation("update_mask", f"{field!r} is no field to write; these are: {known}")
+
+
+_UPDATABLE = ("display_name", "forget_policy")
+
+
 def _page_size(page_size: int) -> int:
     if not 0 <= page_size <= MAX_PAGE:
         raise InvalidField.of("page_size", f"is {page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}")
@@ -306,6 +340,7 @@ def _tenant_message(tenant: Tenant) -> v1.Tenant:
         shard=tenant.shard,
         space=tenant.space,
         created_at=to_timestamp(tenant.created_at),
+        forget_policy=None if tenant.forget_policy is None else to_message(tenant.forget_policy),
     )
 
 

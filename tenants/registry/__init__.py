@@ -3,7 +3,7 @@
 from tenants.registry.devices import DeviceToken
 from tenants.registry.enrolments import NewEnrolment
 from tenants.registry.once import RequestKey
-from tenants.registry.registry import FirstCredentials, NewApiKey, Registry, open_catalogue
+from tenants.registry.registry import FirstCredentials, NewApiKey, Registry, TenantChanges, open_catalogue
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "NewEnrolment",
     "Registry",
     "RequestKey",
+    "TenantChanges",
     "open_catalogue",
 ]

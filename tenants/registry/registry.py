@@ -30,6 +30,7 @@ from tenants.credentials import (
     same_digest,
 )
 from tenants.database import migrate, open_engine
+from tenants.forget_policy import ForgetPolicy, to_text
 from tenants.placement import place
 from tenants.registry import rows
 from tenants.registry.devices import Devices
@@ -66,6 +67,20 @@ class FirstCredentials:
     admin: NewApiKey
     tenant: Tenant
     service: NewApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class TenantChanges:
+    """What to write of a tenant: a field that ``fields`` does not name stays as it is."""
+
+    fields: frozenset[str]
+    display_name: str = ""
+    forget_policy: ForgetPolicy | None = None
+
+    def columns(self) -> dict[str, str | None]:
+        """The columns to write."""
+        values = {"display_name": self.display_name, "forget_policy": to_text(self.forget_policy)}
+        return {name: value for name, value in values.items() if name in self.fields}
 
 
 def open_catalogue(url: str) -> Engine:
@@ -117,13 +132,31 @@ class Registry:
 
         def create(connection: Connection) -> Answer:
             tenant = self._new_tenant(tenant_id, display_name, now)
-            if not insert_new(connection, tenants, asdict(tenant)):
+            row = rows.kept_tenant(tenant)
+            if not insert_new(connection, tenants, row):
                 raise TenantExists(tenant_id)
-            return asdict(tenant)
+            return row
 
         body: JsonValue = ["create_tenant", tenant_id, display_name]
         with self._engine.begin() as connection:
             return rows.tenant(once(connection, request, body, now, create))
+
+    def update_tenant(
+        self, tenant_id: str, changes: TenantChanges, *, now: Micros, request: RequestKey | None = None
+    ) -> Tenant:
+        """Write what ``changes`` names. Raises TenantNotFound, RequestIdReused.
+
+        A sweep that begins after this returns goes by the new policy, on every server.
+        """
+
+        def change(connection: Connection) -> Answer:
+            values = changes.columns()
+            connection.execute(update(tenants).where(tenants.c.tenant_id == tenant_id).values(values))
+            return rows.kept_tenant(rows.read_tenant(connection, tenant_id))
+
+        body: JsonValue = ["update_tenant", tenant_id, changes.columns()]
+        with self._engine.begin() as connection:
+            return rows.tenant(once(connection, request, body, now, change))
 
     def get_tenant(self, tenant_id: str) -> Tenant:
         """The tenant of this id. Raises TenantNotFound."""
@@ -244,7 +277,7 @@ class Registry:
                 if connection.execute(select(*table.primary_key).limit(1)).first() is not None:
                     return None
             tenant = self._new_tenant(FIRST_TENANT_ID, FIRST_TENANT_ID, now)
-            if not insert_new(connection, tenants, asdict(tenant)):
+            if not insert_new(connection, tenants, rows.kept_tenant(tenant)):
                 return None
             service = self._issue(connection, tenant, Role.SERVICE, "first service key", "", now, None)
             admin = self._issue(connection, None, Role.PLATFORM_ADMIN, "first platform admin", "", now, None)

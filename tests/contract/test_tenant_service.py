@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scrubjay import v1
@@ -75,6 +76,19 @@ def key_request(**changes: Any) -> v1.CreateApiKeyRequest:
     return v1.CreateApiKeyRequest(**{"tenant_id": "acme", "role": v1.ROLE_SERVICE, **changes})
 
 
+def update_request(*paths: str, request_id: str = "", **changes: Any) -> v1.UpdateTenantRequest:
+    tenant = v1.Tenant(**{"tenant_id": "acme", **changes})
+    return v1.UpdateTenantRequest(request_id=request_id, tenant=tenant, update_mask=FieldMask(paths=paths))
+
+
+def policy(*rules: dict[str, Any]) -> v1.ForgetPolicy:
+    return v1.ForgetPolicy(rules=[v1.ForgetRule(**rule) for rule in rules])
+
+
+def rules_request(*rules: dict[str, Any]) -> v1.UpdateTenantRequest:
+    return update_request("forget_policy", forget_policy=policy(*rules))
+
+
 def enrolment_request(**changes: Any) -> v1.CreateEnrolmentRequest:
     return v1.CreateEnrolmentRequest(**{"tenant_id": "acme", "user_id": "alice", **changes})
 
@@ -89,6 +103,45 @@ def test_a_tenant_is_made_read_and_listed(service: TenantAdminService) -> None:
     assert made.created_at.ToMicroseconds() == NOW
     assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant == made
     assert list(service.list_tenants(v1.ListTenantsRequest(), PLATFORM).tenants) == [made]
+
+
+def test_a_tenant_is_changed_by_the_fields_of_the_mask(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    rules = policy(
+        {"category": "TASK", "unused_days": 30, "below_confidence": 0.25},
+        {"scope": "work/älpha", "unused_days": 365},
+    )
+    before = service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant
+    assert not before.HasField("forget_policy")
+    changed = service.update_tenant(
+        update_request("forget_policy", display_name="not named", forget_policy=rules), acme_admin
+    ).tenant
+    assert (changed.display_name, changed.forget_policy) == ("Acme", rules)
+    assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), acme_admin).tenant == changed
+    renamed = service.update_tenant(update_request("display_name", display_name="Acme Ltd"), PLATFORM).tenant
+    assert (renamed.display_name, renamed.forget_policy) == ("Acme Ltd", rules)
+    keep_all = update_request("forget_policy", forget_policy=policy())
+    kept = service.update_tenant(keep_all, acme_admin).tenant
+    assert (kept.HasField("forget_policy"), len(kept.forget_policy.rules)) == (True, 0)
+    cleared = service.update_tenant(update_request("forget_policy", "display_name"), acme_admin).tenant
+    assert (cleared.HasField("forget_policy"), cleared.display_name) == (False, "acme")
+    before.display_name = "acme"
+    assert cleared == before
+    assert registry.get_tenant("rival").display_name == "Rival"
+
+
+def test_a_repeated_change_gets_the_first_answer_and_changes_nothing(
+    service: TenantAdminService, acme_admin: Caller
+) -> None:
+    request = update_request("display_name", request_id="r-1", display_name="first")
+    first = service.update_tenant(request, acme_admin)
+    service.update_tenant(update_request("display_name", display_name="second"), acme_admin)
+    assert service.update_tenant(request, acme_admin) == first
+    assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant.display_name == "second"
+    request.update_mask.paths.append("forget_policy")
+    with pytest.raises(RequestIdReused):
+        service.update_tenant(request, acme_admin)
 
 
 def test_a_key_is_made_used_and_revoked(
@@ -233,6 +286,9 @@ def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_adm
         lambda service, tenant_id, caller: service.get_tenant(
             v1.GetTenantRequest(tenant_id=tenant_id), caller
         ),
+        lambda service, tenant_id, caller: service.update_tenant(
+            update_request("display_name", tenant_id=tenant_id), caller
+        ),
         lambda service, tenant_id, caller: service.create_api_key(
             v1.CreateApiKeyRequest(tenant_id=tenant_id, role=v1.ROLE_SERVICE), caller
         ),
@@ -251,6 +307,7 @@ def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_adm
     ],
     ids=[
         "get_tenant",
+        "update_tenant",
         "create_api_key",
         "revoke_api_key",
         "create_enrolment",
@@ -307,6 +364,7 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
     tenants_own = {path.rpartition("/")[2] for path, roles in ALLOWED.items() if Role.TENANT_ADMIN in roles}
     assert tenants_own == {
         "GetTenant",
+        "UpdateTenant",
         "CreateApiKey",
         "RevokeApiKey",
         "CreateEnrolment",
@@ -347,6 +405,30 @@ LONG = "x" * 257
         (v1.ListTenantsRequest(page_token="\0é"), ["page_token"]),
         (v1.ListTenantsRequest(page_token=seal(SECRET, "memories", ("a",))), ["page_token"]),
         (v1.ListTenantsRequest(page_token=seal(b"t" * 32, "tenants", ("a",))), ["page_token"]),
+        (update_request(), ["update_mask"]),
+        (update_request("display_name", "space"), ["update_mask"]),
+        (update_request("tenant_id"), ["update_mask"]),
+        (update_request("display_name", tenant_id=""), ["tenant.tenant_id"]),
+        (update_request("display_name", display_name=LONG), ["tenant.display_name"]),
+        (update_request("display_name", request_id=LONG), ["request_id"]),
+        (rules_request({}), ["tenant.forget_policy.rules[0].unused_days"]),
+        (rules_request({"unused_days": 36_501}), ["tenant.forget_policy.rules[0].unused_days"]),
+        (
+            rules_request({"unused_days": 1}, {"unused_days": 1, "scope": "a//b"}),
+            ["tenant.forget_policy.rules[1].scope"],
+        ),
+        (
+            rules_request({"unused_days": 1, "category": "\0"}),
+            ["tenant.forget_policy.rules[0].category"],
+        ),
+        *(
+            (
+                rules_request({"unused_days": 1, "below_confidence": wrong}),
+                ["tenant.forget_policy.rules[0].below_confidence"],
+            )
+            for wrong in (0, -0.1, 1.1, float("nan"))
+        ),
+        (rules_request(*[{"unused_days": 1}] * 33), ["tenant.forget_policy.rules"]),
         (v1.CreateApiKeyRequest(tenant_id="acme"), ["role"]),
         (v1.CreateApiKeyRequest(tenant_id="acme", role=99), ["role"]),  # type: ignore[arg-type]  # open enum
         (v1.CreateApiKeyRequest(tenant_id="acme", role=101), ["role"]),  # type: ignore[arg-type]  # open enum
@@ -391,6 +473,7 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.CreateTenantRequest: service.create_tenant,
         v1.GetTenantRequest: service.get_tenant,
         v1.ListTenantsRequest: service.list_tenants,
+        v1.UpdateTenantRequest: service.update_tenant,
         v1.CreateApiKeyRequest: service.create_api_key,
         v1.RevokeApiKeyRequest: service.revoke_api_key,
         v1.CreateEnrolmentRequest: service.create_enrolment,

@@ -76,6 +76,23 @@ def test_a_tenant_is_made_shown_and_listed(running: Running) -> None:
     assert as_json in json.loads(running.run("list", "--json").stdout)
 
 
+def test_a_tenant_is_renamed_and_told_what_to_forget(running: Running) -> None:
+    running.run("create", "forgetful")
+    rules = '{"rules": [{"scope": "work", "unused_days": 30, "below_confidence": 0.25}]}'
+    shown = running.run("update", "forgetful", "--name", "Vergesslich", "--forget-policy", rules)
+    assert shown.exit_code == 0, shown.output
+    forgets = "every category in work, unused for 30 days, confidence below 0.25"
+    assert all(text in shown.stdout for text in ("Vergesslich", forgets))
+    assert forgets in running.run("get", "forgetful").stdout
+    nothing = running.run("update", "forgetful", "--forget-policy", "{}")
+    assert all(text in nothing.stdout for text in ("Vergesslich", "only what expired"))
+    default = running.run("update", "forgetful", "--forget-policy", "default")
+    assert "TASK, unused for 60 days, confidence below 0.5" in default.stdout
+    wrong = running.run("update", "forgetful", "--forget-policy", '{"rule": []}')
+    assert wrong.exit_code == 2
+    assert "--forget-policy" in wrong.stderr
+
+
 def test_a_key_is_made_used_and_revoked(running: Running) -> None:
     options = ["--tenant", "dev", "--role", "service", "--name", "backend", "--expires", "2999-01-31"]
     made = running.run("create-key", *options)
@@ -131,6 +148,8 @@ def test_json_of_an_enrolment_holds_its_code(running: Running) -> None:
         (["get", "nobody"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),
         (["create", "dev"], "error: the tenant 'dev' exists [TENANT_EXISTS]\n"),
         (["create", "No"], "error: tenant_id: 'No' is no tenant id"),
+        (["update", "dev"], "error: update_mask: is empty; name the fields to write"),
+        (["update", "nobody", "--name", "x"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),
         (["revoke-key", "x", "--tenant", "dev"], "error: no API key 'x' [API_KEY_NOT_FOUND]\n"),
         (["revoke-device", "x", "--tenant", "dev"], "error: no device 'x' [DEVICE_NOT_FOUND]\n"),
         (["list-devices", "--tenant", "nobody"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),
