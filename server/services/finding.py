@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scrubjay import v1
-from scrubjay.errors import InvalidField, check
-from scrubjay.memory import text_violation
+from scrubjay.errors import InvalidField, RoleNotAllowed, check
+from scrubjay.memory import Subject, text_violation
 from server.providers.embedder import TextKind
 from server.recall.explain import explain
 from server.recall.recipes import RECIPES
@@ -15,7 +15,7 @@ from server.recall.search import Hit, Query
 from server.router import tenant_of
 from server.services import encoding
 from server.services.memory_door import MemoryDoor, read_filter
-from server.services.requests import MAX_TOP_K, bounded, read_subject
+from server.services.requests import MAX_TOP_K, bounded, no_subject, read_subject
 from server.store.memory_store import StreamKey
 from tenants.tenant import Caller
 
@@ -31,7 +31,7 @@ class Finding(MemoryDoor):
     """The RPCs that look for memories."""
 
     def search(self, request: v1.SearchRequest, caller: Caller) -> bytes:
-        """A subject's memories by meaning and by words."""
+        """A subject's memories by meaning and by words; those of all subjects for a key that may."""
         query = self._query(request, caller)
         found = self._hits(request, caller, query)
         return encoding.search_response(
@@ -48,7 +48,7 @@ class Finding(MemoryDoor):
 
     def _query(self, request: v1.SearchRequest, caller: Caller) -> Query:
         """What a request looks for, checked and embedded."""
-        subject = read_subject(request)
+        subject = _subject(request, caller)
         check(text_violation("query", request.query))
         recipe = RECIPES.get(request.recipe or "default")
         if recipe is None:
@@ -60,7 +60,21 @@ class Finding(MemoryDoor):
 
     def _hits(self, request: v1.SearchRequest, caller: Caller, query: Query) -> Found:
         """What the query finds where the request says to look."""
-        tenant, subject = tenant_of(caller), read_subject(request)
+        tenant, subject = tenant_of(caller), _subject(request, caller)
         revision = self._revisions.heads(tenant.incarnation, request.min_revision)
-        key = StreamKey(tenant.incarnation, subject.key)
-        return Found(self._router.shard(tenant).search(key, query, revision))
+        shard = self._router.shard(tenant)
+        if subject is None:
+            return Found(shard.search_tenant(tenant.incarnation, query, revision))
+        return Found(shard.search(StreamKey(tenant.incarnation, subject.key), query, revision))
+
+
+def _subject(request: v1.SearchRequest, caller: Caller) -> Subject | None:
+    """Whose memories are looked through; None: those of all subjects of the tenant."""
+    if not request.across_subjects:
+        return read_subject(request)
+    if not caller.across_subjects:
+        raise RoleNotAllowed(
+            "this key may not search across subjects; use one that was made with across_subjects"
+        )
+    no_subject(request)
+    return None

@@ -47,7 +47,7 @@ class MemoryDoor:
             {key: head.head if head else CommitStamp(0) for key, head in heads.items()}
         )
 
-    def _view(self, request: Narrows, subject: Subject, caller: Caller) -> View:
+    def _view(self, request: Narrows, subject: Subject | None, caller: Caller) -> View:
         agent_id, run_id = narrowing(request, subject)
         return View(caller.client_id, self._clock(), check_scopes(tuple(request.scopes)), agent_id, run_id)
 

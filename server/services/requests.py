@@ -56,10 +56,19 @@ def sole_subject(request: NamesSubject) -> Subject:
     return read_subject(request)
 
 
-def narrowing(request: NamesSubject, subject: Subject) -> tuple[str, str]:
+def no_subject(request: NamesSubject) -> None:
+    """Refuse what a read across all subjects can't take: agent_id and run_id alone narrow it."""
+    check(*(name_violation(name, getattr(request, name)) for name in SUBJECT_FIELDS))
+    if request.user_id:
+        raise InvalidField.of(
+            "user_id", "is set beside across_subjects; leave one of them out, or filter by the field user_id"
+        )
+
+
+def narrowing(request: NamesSubject, subject: Subject | None) -> tuple[str, str]:
     """The agent_id and run_id that narrow a read; the one that is the subject itself does not."""
-    agent_id = request.agent_id if subject.kind == "user" else ""
-    run_id = request.run_id if subject.kind != "run" else ""
+    agent_id = request.agent_id if subject is None or subject.kind == "user" else ""
+    run_id = request.run_id if subject is None or subject.kind != "run" else ""
     return agent_id, run_id
 
 
