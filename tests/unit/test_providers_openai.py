@@ -242,7 +242,7 @@ def test_closing_ends_a_pause(server: EmbeddingServer, settings: OpenAISettings)
         embedder.close()
         with pytest.raises(ModelUnavailable):
             call.result(timeout=5)
-    with pytest.raises(ModelUnavailable, match="is closed"):
+    with pytest.raises(ModelUnavailable, match="closed"):
         embedder.embed(["tea"], TextKind.QUERY)
 
 
