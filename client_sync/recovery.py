@@ -31,6 +31,9 @@ NEWEST_FIRST = 1000
 LOADED_SECONDS = 600.0
 """How long to wait for another process that loads: some GB over a home line."""
 _SNAPSHOT_VERSION = 1
+_HELD = """
+SELECT id FROM rows WHERE commit_stamp > 0 UNION SELECT id FROM beneath WHERE message IS NOT NULL
+"""
 _ATTEMPTS = 3
 """Snapshots begun anew before giving up: each was dropped by the server in the middle."""
 
@@ -217,25 +220,21 @@ def _show_newest(replica: Replica, response: v1.SnapshotResponse) -> None:
 def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
     """Put the loaded rows in place of the copies, with own operations on top, in one transaction."""
     with replica.file.loaded(path), replica.file.transaction(durable=True) as sql:
-        (version,) = sql.execute("PRAGMA loaded.user_version").fetchone()
-        (count,) = sql.execute("SELECT count(*) FROM loaded.rows").fetchone()
-        if version != _SNAPSHOT_VERSION or count != last.row_count:
-            raise TransferBroken("the snapshot does not hold what the server said; it is loaded again")
         outbox = Outbox(sql, replica.identity)
         passed = outbox.passed(last.commit_stamp)
         forgotten = [each for each in passed if each.result is not None and is_forgotten(each.result)]
         outbox.drop(each for each in passed if each not in forgotten)
-        _forget_vanished(sql)
-        shared = "SELECT id FROM rows WHERE commit_stamp < 0 AND id IN (SELECT id FROM loaded.rows)"
-        for (key,) in sql.execute(shared).fetchall():
-            keep_apart(sql, key)
-        sql.execute("DELETE FROM beneath")
-        sql.execute("DELETE FROM rows WHERE commit_stamp >= 0")
+        held = sql.execute(_HELD).fetchall()
+        _make_room(sql)
         # A row that is local here was shared by this file once, which then went back in time.
-        sql.execute(
+        count = sql.execute(
             "INSERT OR REPLACE INTO rows SELECT id, commit_stamp, created_at, message, field_stamps, NULL"
             " FROM loaded.rows ORDER BY commit_stamp"
-        )
+        ).rowcount
+        (version,) = sql.execute("PRAGMA loaded.user_version").fetchone()
+        if version != _SNAPSHOT_VERSION or count != last.row_count:
+            raise TransferBroken("the snapshot does not hold what the server said; it is loaded again")
+        _forget_vanished(sql, held)
         copies = Copies(sql, replica.identity, outbox)
         for entry in forgotten:
             copies.end_forgotten(entry, replica.clock.now())
@@ -243,20 +242,27 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
             copies.touch(memory_id)
         copies.settle()
         set_meta(sql, cursor=last.last_sync_at, position=last.commit_stamp, shown_from=None, reload=None)
-    return int(count)
+    return count
 
 
-def _forget_vanished(sql: sqlite3.Connection) -> None:
-    """Everything goes about memories that this client had and has no more: deleted, or taken back."""
-    vanished = sql.execute(
-        "SELECT id FROM (SELECT id FROM rows WHERE commit_stamp > 0"
-        " UNION SELECT id FROM beneath WHERE message IS NOT NULL)"
-        " WHERE id NOT IN (SELECT id FROM loaded.rows)"
-    ).fetchall()
-    journal.forget(sql, [key for (key,) in vanished])
+def _make_room(sql: sqlite3.Connection) -> None:
+    """Take out what the loaded rows replace. Their table has no index by id: they are looked through only
+    where there are vectors, or memories that never left this device."""
     sql.execute(
         "DELETE FROM vectors WHERE id NOT IN (SELECT old.id FROM rows AS old JOIN loaded.rows AS new"
         " ON old.id = new.id WHERE old.field_stamps = new.field_stamps)"
     )
+    shared = "SELECT id FROM rows WHERE commit_stamp < 0 AND +id IN (SELECT id FROM loaded.rows)"
+    for (key,) in sql.execute(shared).fetchall():
+        keep_apart(sql, key)
+    sql.execute("DELETE FROM beneath")
+    sql.execute("DELETE FROM rows WHERE commit_stamp >= 0")
+
+
+def _forget_vanished(sql: sqlite3.Connection, held: Iterable[tuple[bytes]]) -> None:
+    """Everything goes about memories that this client held and has no more: deleted, or taken back."""
+    here = "SELECT 1 FROM rows WHERE id = ? AND commit_stamp > 0"
+    vanished = [row for row in held if sql.execute(here, row).fetchone() is None]
+    journal.forget(sql, [key for (key,) in vanished])
     for table in ("touches", "counts"):
         sql.executemany(f"DELETE FROM {table} WHERE id = ?", vanished)  # noqa: S608 - fixed names
