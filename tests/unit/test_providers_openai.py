@@ -20,7 +20,8 @@ from scrubjay.errors import ModelMismatch, ModelUnavailable, ScrubjayError
 from server.providers.embedder import TextKind
 from server.providers.openai import OpenAIEmbedder, OpenAISettings
 from server.providers.pieces import normalised
-from tests.embedding_server import Answer, EmbeddingServer, answer, embeddings, silence, vector_of
+from tests.embedding_server import EmbeddingServer, answer, embeddings, vector_of
+from tests.model_server import Answer, silence
 
 KEY = "sk-secret-of-the-operator"
 
