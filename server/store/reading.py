@@ -10,29 +10,24 @@ from typing import Any
 
 from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, exists, func, or_, select, tuple_
 
-from scrubjay.memory import ClientId, MemoryId, Micros
-from scrubjay.merge import Outcome
-from scrubjay.operation import OperationKind
+from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.feed_reading import FeedReading
-from server.store.history import HistoryRow
+from server.store.history_reading import HistoryReading
 from server.store.lookups import AMONG, ids_value
 from server.store.replicas import ReplicaReading
 from server.store.rows import (
     HEAD_COLUMNS,
-    HISTORY_COLUMNS,
     MEMORY_COLUMNS,
     STORED_COLUMNS,
     Change,
     StoredMemory,
     StreamHead,
     StreamKey,
-    owner_of,
-    to_history,
     to_memory,
     to_stored,
 )
-from server.store.tables import FORGOTTEN, graveyard, history, memories, requests, streams, vectors
+from server.store.tables import FORGOTTEN, graveyard, memories, requests, streams, vectors
 from server.store.transaction import Row, Transaction
 from tenants.tenant import Incarnation
 
@@ -40,11 +35,12 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a request_id is remembered, as the contract promises."""
 
 
-class Reading(FeedReading, ReplicaReading):
+class Reading(FeedReading, HistoryReading, ReplicaReading):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
     def __init__(self, transaction: Transaction) -> None:
         FeedReading.__init__(self, transaction)
+        HistoryReading.__init__(self, transaction)
         ReplicaReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
@@ -150,38 +146,6 @@ class Reading(FeedReading, ReplicaReading):
         rows = self._transaction.all(self._lookups.vectors, values)
         return {row[0]: (Stamp.unpack(row[1]), row[2]) for row in rows}
 
-    def history(
-        self, incarnation: Incarnation, of: MemoryId | StreamKey, before: CommitStamp | None, limit: int
-    ) -> list[HistoryRow]:
-        """At most ``limit`` operations on a memory or in a stream, newest first, older than ``before``."""
-        newest = _BEHIND_ALL if before is None else before
-        values = {"incarnation": incarnation, "before": newest, "limit": limit}
-        if isinstance(of, StreamKey):
-            rows = self._transaction.all(_HISTORY_OF_STREAM, values | {"stream": of.stream})
-        else:
-            rows = self._transaction.all(_HISTORY_OF_MEMORY, values | {"memory_id": of})
-        return [to_history(row) for row in rows]
-
-    def deleted_for(self, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId) -> bool:
-        """Whether the memory was deleted and the client may know: it was not another one's private memory."""
-        values = {
-            "incarnation": incarnation,
-            "memory_id": memory_id,
-            "kind": int(OperationKind.DELETE),
-            "outcome": int(Outcome.APPLIED),
-        }
-        row = self._transaction.first(_DELETION, values)
-        return row is not None and row[0] in ("", client_id)
-
-    def owner_of_dead(self, incarnation: Incarnation, memory_id: MemoryId) -> ClientId | None:
-        """The client that owned a deleted memory, as far as History knows; its creator's, of old deletions."""
-        values = {"incarnation": incarnation, "memory_id": memory_id, "outcome": int(Outcome.APPLIED)}
-        deletion = self._transaction.first(_DELETION, values | {"kind": int(OperationKind.DELETE)})
-        if deletion is not None and deletion[1]:
-            return owner_of(deletion[1])
-        creation = self._transaction.first(_CREATION, values | {"kind": int(OperationKind.CREATE)})
-        return None if creation is None else creation[0]
-
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
         values = {"incarnation": incarnation, "request_id": request_id, "expired": now - REQUEST_KEPT_MICROS}
@@ -197,9 +161,6 @@ def _to_change(row: Row) -> Change:
 
 def _in_stream(key: StreamKey) -> dict[str, Any]:
     return {"incarnation": key.incarnation, "stream": key.stream}
-
-
-_BEHIND_ALL = (1 << 63) - 1
 
 
 # --- the statements, built once -------------------------------------------------------------------
@@ -305,26 +266,6 @@ _TOMBSTONES = (
     .order_by(graveyard.c.commit_stamp)
     .limit(_LIMIT)
 )
-
-_NEWEST_FIRST = (
-    select(*HISTORY_COLUMNS)
-    .where(_of_tenant(history), history.c.commit_stamp < bindparam("before"))
-    .order_by(history.c.commit_stamp.desc())
-    .limit(_LIMIT)
-)
-_HISTORY_OF_STREAM = _NEWEST_FIRST.where(history.c.stream == bindparam("stream"))
-_HISTORY_OF_MEMORY = _NEWEST_FIRST.where(history.c.memory_id == bindparam("memory_id"))
-
-_OF_KIND = and_(
-    _of_tenant(history),
-    history.c.memory_id == bindparam("memory_id"),
-    history.c.kind == bindparam("kind"),
-    history.c.outcome == bindparam("outcome"),
-)
-_DELETION = (
-    select(history.c.private_to, history.c.deleted).where(_OF_KIND).order_by(history.c.commit_stamp.desc())
-)
-_CREATION = select(history.c.client_id).where(_OF_KIND).order_by(history.c.commit_stamp)
 
 _REQUEST = select(requests.c.digest, requests.c.response).where(
     _of_tenant(requests),
