@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class Edit:
     """What an Update asks for.
 
     ``values`` has the new memory; ``fields`` the mask's paths; ``vector`` the new content's, if any.
-    ``bases`` are the stamps its author was looking at, by register.
+    ``bases`` are the stamps its author was looking at, by register. ``reason`` is for History.
     """
 
     memory_id: MemoryId
@@ -46,6 +47,7 @@ class Edit:
     bases: Mapping[str, Stamp]
     etag: str
     vector: NDArray[np.float32] | None
+    reason: str = ""
 
     def embedded(self, vector: NDArray[np.float32]) -> Edit:
         """The same edit with the vector of its new content."""
@@ -56,7 +58,7 @@ def update(
     writing: Writing, key: StreamKey, space: str, edit: Edit, author: Author, now: Micros
 ) -> tuple[StoredMemory, tuple[WriteResult, ...]]:
     """Apply the edit to the memory; nothing is written where it changes nothing."""
-    old = _living(writing, key, edit.memory_id, author, now)
+    old = living(writing, key, edit.memory_id, author, now)
     _check_etag(old, edit.etag)
     changed = _changed_registers(old.memory, edit)
     if not changed:
@@ -70,15 +72,15 @@ def update(
     if edit.vector is not None and state.stamps["content"] == stamp:
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
     guarded = old.memory if private_to(old.memory) else state.memory  # the old values were for its owner
-    writing.add_history(
-        key, [author.history_row(guarded, OperationKind.SET, written(results), stamp, commit_stamp)]
-    )
+    row = author.history_row(guarded, OperationKind.SET, written(results), stamp, commit_stamp)
+    writing.add_history(key, [replace(row, reason=edit.reason)])
     return stored, results
 
 
-def _living(
+def living(
     writing: Writing, key: StreamKey, memory_id: MemoryId, author: Author, now: Micros
 ) -> StoredMemory:
+    """The memory as its author may edit it. MemoryDeleted, MemoryNotFound as in a read."""
     stored = writing.get(key.incarnation, memory_id)
     if stored is None and writing.deleted_for(key.incarnation, memory_id, author.client_id):
         raise MemoryDeleted(memory_id)
@@ -145,7 +147,7 @@ def delete(
     if stored is None or not permitted(stored.memory, author.client_id):
         raise MemoryNotFound(memory_id)
     _check_etag(stored, etag)
-    _bury(writing, key, [stored], author, now)
+    bury(writing, key, [stored], author, now)
 
 
 def delete_all(writing: Writing, key: StreamKey, author: Author, now: Micros) -> int:
@@ -155,14 +157,34 @@ def delete_all(writing: Writing, key: StreamKey, author: Author, now: Micros) ->
     while page := writing.page(key, before, DELETED_AT_ONCE):
         before = (page[-1].memory.created_at, page[-1].memory.id)
         dead = [stored for stored in page if permitted(stored.memory, author.client_id)]
-        _bury(writing, key, dead, author, now)
+        bury(writing, key, dead, author, now)
         count += len(dead)
     return count
 
 
-def _bury(
-    writing: Writing, key: StreamKey, dead: Sequence[StoredMemory], author: Author, now: Micros
+def delete_chosen(
+    writing: Writing,
+    key: StreamKey,
+    ids: Collection[MemoryId],
+    chosen: Callable[[StoredMemory], bool],
+    author: Author,
+    now: Micros,
+) -> int:
+    """Delete those of the memories that are still chosen; how many there were."""
+    dead = [stored for stored in writing.get_many(key.incarnation, ids).values() if chosen(stored)]
+    bury(writing, key, dead, author, now)
+    return len(dead)
+
+
+def bury(
+    writing: Writing,
+    key: StreamKey,
+    dead: Sequence[StoredMemory],
+    author: Author,
+    now: Micros,
+    reasons: Mapping[MemoryId, str] = MappingProxyType({}),
 ) -> None:
+    """Delete living memories of the stream for ever; History says why, where ``reasons`` does."""
     commit_stamps = writing.stamps(key, len(dead), now // 1000)
     stamps = [
         _after(stored, commit_stamp, author) for stored, commit_stamp in zip(dead, commit_stamps, strict=True)
@@ -182,6 +204,7 @@ def _bury(
                     stored.memory, OperationKind.DELETE, last_text(stored.state, stamp), stamp, commit_stamp
                 ),
                 deleted=stored.message,
+                reason=reasons.get(stored.memory.id, ""),
             )
             for stored, stamp, commit_stamp in zip(dead, stamps, commit_stamps, strict=True)
         ],

@@ -34,6 +34,7 @@ class HistoryRow:
     ``deleted`` is the encoded ``v1.Memory`` that a DELETE took away, empty where it took none.
     ``restores`` is what it brings back: of a CREATE the id of a deleted memory, of a SET the operation whose
     old values it wrote; empty where it is an edit like any other.
+    ``reason`` says why it was done, such as ``feedback: WRONG``; empty where nobody said.
     """
 
     operation_id: str
@@ -51,6 +52,7 @@ class HistoryRow:
     spell: str = ""
     deleted: bytes = b""
     restores: str = ""
+    reason: str = ""
 
 
 def encode_changes(changes: Iterable[HistoryChange]) -> str:

@@ -198,6 +198,7 @@ HISTORY_COLUMNS = (
     history.c.spell,
     history.c.deleted,
     history.c.restores,
+    history.c.reason,
 )
 """What ``to_history`` reads, in the order of HistoryRow's fields."""
 
@@ -293,6 +294,7 @@ def history_row(key: StreamKey, row: HistoryRow) -> dict[str, Any]:
         "spell": row.spell,
         "deleted": row.deleted or None,
         "restores": row.restores or None,
+        "reason": row.reason or None,
     }
 
 
@@ -302,5 +304,5 @@ def to_history(row: Row) -> HistoryRow:
     values[3] = OperationKind(values[3])
     values[4] = decode_changes(values[4])
     values[9] = Outcome(values[9])
-    values[13:] = values[13] or b"", values[14] or ""
+    values[13:] = values[13] or b"", values[14] or "", values[15] or ""
     return HistoryRow(*values)

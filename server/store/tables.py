@@ -116,6 +116,7 @@ history = Table(
     _column("spell", Text),
     Column("deleted", LargeBinary),
     Column("restores", _UUID),
+    Column("reason", Text),
     Index("history_by_memory", "incarnation", "memory_id", "commit_stamp"),
 )
 

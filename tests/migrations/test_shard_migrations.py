@@ -143,7 +143,8 @@ def test_a_populated_first_database_is_brought_to_this_version(at_first: Engine,
             (SHARED_DEAD, ""),
             (PRIVATE_DEAD, "web"),
         ]
-        assert {(row.spell, row.deleted, row.restores) for row in history} == {("", b"", "")}
+        late = {(row.spell, row.deleted, row.restores, row.reason) for row in history}
+        assert late == {("", b"", "", "")}
         (stamp,) = store.write([key], lambda writing: writing.stamps(key, 1, 0))
         assert stamp == 10
     assert differences(at_first) == []
