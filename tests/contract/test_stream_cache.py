@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from scrubjay.errors import StorageUnavailable
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros
 from scrubjay.merge import create
-from scrubjay.stamp import ReplicaId, Stamp
+from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
+from server.index import cache as stream_cache
+from server.index import switch
 from server.index.cache import StreamCache
 from server.index.hnsw_index import HnswIndex
 from server.index.resident import ResidentStream, View
@@ -21,7 +24,7 @@ from server.index.shelf import Shelf
 from server.index.switch import EXACT_ROWS
 from server.recall.recipes import RECIPES
 from server.recall.search import Query, search
-from server.store.memory_store import MemoryStore, StoredMemory, StreamKey, Writing
+from server.store.memory_store import Change, Extent, MemoryStore, Reading, StoredMemory, StreamKey, Writing
 from server.store.vector_codec import encode_vectors
 from tenants.tenant import Incarnation
 from tests.stored import grave
@@ -30,6 +33,7 @@ SPACE = "test/8"
 DIMENSION = 8
 KEY = StreamKey(Incarnation(str(uuid.UUID(int=1))), "user:alice")
 OTHER = StreamKey(KEY.incarnation, "user:bob")
+TENANT = KEY.incarnation
 REPLICA = ReplicaId(bytes(16))
 NOW = 1_800_000_000_000
 PLENTY = 1 << 30
@@ -56,13 +60,17 @@ def vectors(count: int, seed: int = 0) -> NDArray[np.float32]:
 
 
 def add(
-    store: MemoryStore, cache: StreamCache, rows: NDArray[np.float32], key: StreamKey = KEY
+    store: MemoryStore,
+    cache: StreamCache,
+    rows: NDArray[np.float32],
+    key: StreamKey = KEY,
+    now_millis: int = NOW,
 ) -> list[MemoryId]:
     ids = [MemoryId(str(uuid.uuid4())) for _ in rows]
 
     def unit(writing: Writing) -> None:
         stored, made = [], []
-        stamps = writing.stamps(key, len(ids), NOW)
+        stamps = writing.stamps(key, len(ids), now_millis)
         for memory_id, stamp, vector in zip(ids, stamps, encode_vectors(rows), strict=True):
             memory = Memory(memory_id, f"row {memory_id}", Micros(0), user_id=key.stream.partition(":")[2])
             edit = Stamp(stamp, REPLICA)
@@ -91,10 +99,14 @@ def nearest(stream: ResidentStream, vector: NDArray[np.float32], k: int = 3) -> 
     return [hit.row.memory.id for hit in hits]
 
 
-def agrees(store: MemoryStore, cache: StreamCache, key: StreamKey = KEY) -> bool:
+def agrees(store: MemoryStore, cache: StreamCache, extent: Extent = KEY) -> bool:
     with store.read() as reading:
-        living = reading.count(key)
-    with cache.reading(key) as stream:
+        if isinstance(extent, StreamKey):
+            keys = [extent]
+        else:
+            keys = [StreamKey(extent, name) for name in reading.heads(extent)]
+        living = sum(reading.count(key) for key in keys)
+    with cache.reading(extent) as stream:
         return len(stream) == living == len(stream.vectors)
 
 
@@ -174,3 +186,94 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
         path.write_bytes(damaged)
     with caching(store, tmp_path) as cache:
         assert agrees(store, cache)
+
+
+def test_a_tenant_as_one_follows_each_of_its_streams(store: MemoryStore, tmp_path: Path) -> None:
+    rows = vectors(40)
+    foreign = StreamKey(Incarnation(str(uuid.UUID(int=2))), KEY.stream)
+    with caching(store, tmp_path) as cache:
+        add(store, cache, vectors(5, seed=3), foreign)
+        assert agrees(store, cache, TENANT)
+        ids = add(store, cache, rows[:10], now_millis=NOW + 60_000)
+        assert agrees(store, cache, TENANT)
+        # Their stamps lie before those that the other stream has: stamps order one stream alone.
+        ids += add(store, cache, rows[10:20], OTHER)
+        ids += add(store, cache, rows[20:30], StreamKey(TENANT, "user:carol"))
+        bury(store, cache, ids[:3])
+        assert agrees(store, cache, TENANT)
+        with cache.reading(TENANT) as stream:
+            assert len(stream) == 27
+            for n in (3, 12, 25):
+                assert nearest(stream, rows[n], 1) == [ids[n]]
+            assert ids[1] not in nearest(stream, rows[1], 30)
+        ids += add(store, cache, rows[30:], OTHER)
+        assert agrees(store, cache, TENANT)
+        assert agrees(store, cache, OTHER)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_a_tenant_as_one_sees_what_another_server_committed(store: MemoryStore, tmp_path: Path) -> None:
+    with caching(store, tmp_path / "a") as one, caching(store, tmp_path / "b") as two:
+        for number in range(3):
+            add(store, two, vectors(5), StreamKey(TENANT, f"user:{number}"))
+            add(store, one, vectors(5), KEY)
+            assert agrees(store, one, TENANT)
+            assert agrees(store, two, TENANT)
+
+
+def test_tenants_and_streams_share_one_budget(store: MemoryStore, tmp_path: Path) -> None:
+    with caching(store, tmp_path, budget_bytes=100_000) as cache:
+        keys = [StreamKey(TENANT, f"user:{n}") for n in range(4)]
+        for key in keys:
+            add(store, cache, vectors(10), key)
+        extents: list[Extent] = [TENANT, *keys, TENANT, *keys]
+        for extent in extents:
+            assert agrees(store, cache, extent)
+            assert cache.nbytes <= 100_000 + 80_000
+        assert cache.nbytes > 0
+
+
+def test_the_graph_of_a_tenant_is_taken_from_the_shelf(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switch, "EXACT_ROWS", 60)
+    rows, fresh = vectors(100), vectors(10, seed=9)
+    with caching(store, tmp_path) as cache:
+        ids = add(store, cache, rows[:50], now_millis=NOW + 60_000) + add(store, cache, rows[50:], OTHER)
+        with cache.reading(TENANT) as stream:
+            assert isinstance(stream.vectors, HnswIndex)
+            assert stream.vectors.drain(60)
+    assert len(list(tmp_path.glob("*.hnsw"))) == 1
+    with caching(store, tmp_path) as cache:
+        bury(store, cache, ids[:5])
+        new = add(store, cache, fresh, OTHER)
+        assert agrees(store, cache, TENANT)
+        with cache.reading(TENANT) as stream:
+            assert len(stream.rows) == 110
+            assert nearest(stream, fresh[4], 1) == [new[4]]
+            assert nearest(stream, rows[60], 1) == [ids[60]]
+            assert ids[2] not in nearest(stream, rows[2], 50)
+
+
+def test_a_load_that_failed_leaves_nothing_behind(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = Reading.living
+
+    def fails(
+        self: Reading, tenant: Incarnation, after: tuple[str, CommitStamp], space: str, limit: int
+    ) -> list[Change]:
+        if after[0]:
+            raise StorageUnavailable
+        return living(self, tenant, after, space, limit)
+
+    monkeypatch.setattr(stream_cache, "_PAGE", 4)
+    with caching(store, tmp_path) as cache:
+        add(store, cache, vectors(10))
+        add(store, cache, vectors(10), OTHER)
+        monkeypatch.setattr(Reading, "living", fails)
+        with pytest.raises(StorageUnavailable), cache.reading(TENANT):
+            raise AssertionError("half a tenant was given out")
+        monkeypatch.setattr(Reading, "living", living)
+        add(store, cache, vectors(2))
+        assert agrees(store, cache, TENANT)
