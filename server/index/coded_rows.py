@@ -99,8 +99,12 @@ class CodedRows:
         self, query: NDArray[np.float32], labels: NDArray[np.int64], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best ``k`` of ``labels``, each scored by itself."""
-        scores = np.vecdot(self._codes(labels).astype(np.float32), query) * self._scales[labels]
-        return ranked(labels, scores, k)
+        return ranked(labels, self.score_each(query, labels), k)
+
+    def score_each(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The cosine of each of ``labels``, scored by itself."""
+        scores: NDArray[np.float32] = np.vecdot(self._codes(labels).astype(np.float32), query)
+        return scores * self._scales[labels]
 
     def score(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
         """The cosine of each of ``labels``, which must ascend, to within rounding."""

@@ -82,6 +82,16 @@ class ExactIndex:
                     scores[:length][~self._living[:length]] = -np.inf
             return scores
 
+    def score(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        check_query(query, self.dimension)
+        check_labels(labels)
+        with self._lock.shared:
+            if len(labels) < GATHER_BELOW * self._end:
+                return self._score_some(query, labels)
+            scores = np.vecdot(self._block[: self._end], query)
+            scores[~self._living[: self._end]] = -np.inf
+            return _taken(scores, labels)
+
     def pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """The living labels, ascending, and their vectors, copied page by page."""
         for start in range(0, self._end, PAGE_ROWS):
@@ -117,6 +127,13 @@ class ExactIndex:
         scores[~mask] = -np.inf
         return self._ranked(nearest(scores, k), query, k)
 
+    def _score_some(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        scores = np.full(len(labels), -np.inf, np.float32)
+        here = np.flatnonzero((labels >= 0) & (labels < self._end))
+        here = here[self._living[labels[here]]]
+        scores[here] = np.vecdot(self._block[labels[here]], query)
+        return scores
+
     def _ranked(
         self, labels: NDArray[np.int64], query: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -133,3 +150,13 @@ class ExactIndex:
     def _settle(self, end: int) -> None:
         self._end = end
         self._count = int(np.count_nonzero(self._living[:end]))
+
+
+def _taken(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The scores of ``labels``; -inf for one that is no place in ``scores``."""
+    here = (labels >= 0) & (labels < len(scores))
+    if here.all():
+        return scores[labels]
+    found = np.full(len(labels), -np.inf, np.float32)
+    found[here] = scores[labels[here]]
+    return found

@@ -105,6 +105,17 @@ class HnswIndex:
         scores[: len(known)] = known
         return scores
 
+    def score(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        check_query(query, self.dimension)
+        check_labels(labels)
+        scores = np.full(len(labels), -np.inf, np.float32)
+        with self.state.lock.shared:
+            rows = self.state.rows
+            here = np.flatnonzero((labels >= 0) & (labels < rows.end))
+            here = here[rows.living[labels[here]]]
+            scores[here] = rows.score_each(query, labels[here])
+        return scores
+
     def drain(self, timeout_seconds: float) -> bool:
         """Wait until every row is in the graph, and it is measured and not worn; whether that came in time.
 

@@ -11,22 +11,26 @@ stream alone, so it names the stamp that it has applied of each.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scrubjay.memory import MAX_MICROS, ClientId, Memory, MemoryId, Micros, PrivacyLevel, within
+from scrubjay.memory import Memory, MemoryId, Micros
 from scrubjay.stamp import CommitStamp
 from scrubjay.text import tokens
+from server.index.columns import Columns, View
+from server.index.conversations import Conversations
 from server.index.hnsw_index import HnswIndex
 from server.index.shelf import Shelved
 from server.index.switch import grown, open_index
 from server.index.vector_index import VectorIndex
 from server.recall.lexical import LexicalIndex
+from server.recall.tags import TagIndex
 from server.store.memory_store import Change
 from server.store.vector_codec import decode_vectors
+
+__all__ = ["ResidentStream", "Row", "View"]
 
 _ROW_BYTES = 1200
 """A Memory value and its small strings, as CPython lays them out, beside its texts."""
@@ -43,17 +47,6 @@ class Row:
     commit_stamp: CommitStamp
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a caller may see and asked for: privacy, expiry, scopes, agent and run."""
-
-    client_id: ClientId
-    now: Micros
-    scopes: tuple[str, ...] = ()
-    agent_id: str = ""
-    run_id: str = ""
-
-
 class ResidentStream:
     """Hold ``lock`` around every other use; the cache and the search do."""
 
@@ -61,11 +54,14 @@ class ResidentStream:
         self.lock = threading.Lock()
         self.applied: dict[str, CommitStamp] = {}
         self.rows: list[Row | None] = []
+        self.columns = Columns()
+        self.conversations = Conversations(self.columns)
         self.words = LexicalIndex()
+        self.tags = TagIndex()
         self.vectors: VectorIndex = open_index(dimension, 0)
         self._slots: dict[MemoryId, int] = {}
+        self._accessed: dict[MemoryId, Micros] = {}
         self._shelved: Shelved | None = None
-        self._columns = _Columns()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -75,7 +71,8 @@ class ResidentStream:
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""
-        return self._bytes + self.vectors.nbytes + self.words.nbytes + self._columns.nbytes
+        parts = self.vectors, self.words, self.tags, self.columns, self.conversations
+        return self._bytes + sum(part.nbytes for part in parts)
 
     @property
     def worn(self) -> bool:
@@ -88,7 +85,7 @@ class ResidentStream:
         self._shelved = shelved
         self.vectors = shelved.index
         self.rows = [None] * shelved.size
-        self._columns.reserve(shelved.size)
+        self.columns.reserve(shelved.size)
 
     def settle(self) -> None:
         """End a load: what the earlier residency had and the stream has no longer is forgotten."""
@@ -127,6 +124,8 @@ class ResidentStream:
             if slot is not None and old is not None:
                 self._kill(slot, old)
                 dead.append(slot)
+            if row is None:
+                self._accessed.pop(change.memory_id, None)
             if row is not None and (known := self._known_slot(change)) is not None:
                 self._fill(known, row)
             elif row is not None and change.vector is not None:
@@ -153,18 +152,27 @@ class ResidentStream:
         self._slots[row.memory.id] = slot
         self.words.add(slot, tokens(row.memory.content))
         self._put(slot, row)
+        if (accessed_at := self._accessed.get(row.memory.id)) is not None:
+            self.columns.note_access(slot, accessed_at)
 
     def _put(self, slot: int, row: Row) -> None:
         old = self.rows[slot]
         self._bytes += _size(row) - (_size(old) if old else 0)
+        if old is None or old.memory.tags != row.memory.tags:
+            self.tags.remove(slot, old.memory.tags if old else ())
+            self.tags.add(slot, row.memory.tags)
         self.rows[slot] = row
-        self._columns.put(slot, row.memory)
+        successor = row.memory.superseded_by
+        successor_slot = -1 if successor is None else self._slots.get(successor, -1)
+        self.columns.put(slot, row.memory, row.commit_stamp, successor_slot)
+        self.conversations.put(slot, row.memory)
 
     def _kill(self, slot: int, row: Row) -> None:
         self._bytes -= _size(row)
-        self.words.remove(tokens(row.memory.content))
+        self.tags.remove(slot, row.memory.tags)
         self.rows[slot] = None
-        self._columns.kill(slot)
+        self.columns.kill(slot, row.memory.id)
+        self.conversations.kill(slot)
         del self._slots[row.memory.id]
 
     def _add_vectors(self, fresh: Sequence[tuple[int, bytes]]) -> None:
@@ -173,9 +181,15 @@ class ResidentStream:
             self.vectors.add(labels, decode_vectors([vector for _, vector in fresh]))
             self.vectors = grown(self.vectors)
 
-    def allowed(self, view: View) -> NDArray[np.bool_] | None:
-        """Which slots the view lets through, by slot; None where it lets every slot through."""
-        return self._columns.allowed(view)
+    def note_access(self, memory_id: MemoryId, accessed_at: Micros) -> None:
+        """Hear when a memory was looked at last."""
+        self._accessed[memory_id] = accessed_at
+        if (slot := self._slots.get(memory_id)) is not None:
+            self.columns.note_access(slot, accessed_at)
+
+    def slot(self, memory_id: MemoryId) -> int | None:
+        """Where a memory is; None where it does not live here."""
+        return self._slots.get(memory_id)
 
     def close(self) -> None:
         """Stop what the vector index runs."""
@@ -184,97 +198,3 @@ class ResidentStream:
 
 def _size(row: Row) -> int:
     return _ROW_BYTES + len(row.message) + len(row.memory.content)
-
-
-class _Names:
-    """Small numbers for the names in a column."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def number(self, name: str) -> int:
-        return self._numbers.setdefault(name, len(self._numbers))
-
-    def known(self, name: str) -> int:
-        return self._numbers.get(name, -1)
-
-    def below(self, ancestors: Iterable[str]) -> list[int]:
-        return [
-            n for name, n in self._numbers.items() if any(within(name, ancestor) for ancestor in ancestors)
-        ]
-
-
-_SHARED = -1
-
-
-class _Columns:
-    """What decides visibility and scope, by slot, in arrays that grow by doubling."""
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._living = 0
-        self._restricted = 0
-        self._names = {"scope": _Names(), "agent_id": _Names(), "run_id": _Names(), "owner": _Names()}
-        self._arrays = {name: np.zeros(0, dtype=np.int32) for name in self._names}
-        self._alive = np.zeros(0, dtype=np.bool_)
-        self._expires = np.zeros(0, dtype=np.int64)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in self._arrays.values()) + self._alive.nbytes + self._expires.nbytes
-
-    def reserve(self, size: int) -> None:
-        """Have slots 0 to ``size`` - 1; those that nothing was put into are dead."""
-        if size > len(self._alive):
-            self._grow(max(16, 2 * size))
-        self._size = max(self._size, size)
-
-    def put(self, slot: int, memory: Memory) -> None:
-        self.reserve(slot + 1)
-        self._forget(slot)
-        self._alive[slot] = True
-        self._living += 1
-        self._restricted += _is_restricted(memory)
-        self._expires[slot] = MAX_MICROS if memory.expires_at is None else memory.expires_at
-        for name in ("scope", "agent_id", "run_id"):
-            self._arrays[name][slot] = self._names[name].number(getattr(memory, name))
-        shared = memory.privacy_level is PrivacyLevel.SHARED
-        self._arrays["owner"][slot] = (
-            _SHARED if shared else self._names["owner"].number(memory.owner_client_id)
-        )
-
-    def kill(self, slot: int) -> None:
-        self._forget(slot)
-        self._alive[slot] = False
-
-    def _forget(self, slot: int) -> None:
-        if self._alive[slot]:
-            self._living -= 1
-            restricted = self._expires[slot] != MAX_MICROS or self._arrays["owner"][slot] != _SHARED
-            self._restricted -= bool(restricted)
-
-    def _grow(self, size: int) -> None:
-        for name, column in self._arrays.items():
-            self._arrays[name] = np.concatenate([column, np.zeros(size - len(column), dtype=column.dtype)])
-        self._alive = np.concatenate([self._alive, np.zeros(size - len(self._alive), dtype=np.bool_)])
-        self._expires = np.concatenate([self._expires, np.zeros(size - len(self._expires), dtype=np.int64)])
-
-    def allowed(self, view: View) -> NDArray[np.bool_] | None:
-        n = self._size
-        masks: list[NDArray[np.bool_]] = []
-        if self._living < n:
-            masks.append(self._alive[:n])
-        if self._restricted:
-            owner = self._arrays["owner"][:n]
-            masks.append((owner == _SHARED) | (owner == self._names["owner"].known(view.client_id)))
-            masks.append(self._expires[:n] > view.now)
-        if view.scopes:
-            masks.append(np.isin(self._arrays["scope"][:n], self._names["scope"].below(view.scopes)))
-        for name in ("agent_id", "run_id"):
-            if wanted := getattr(view, name):
-                masks.append(self._arrays[name][:n] == self._names[name].known(wanted))
-        return np.logical_and.reduce(masks) if masks else None
-
-
-def _is_restricted(memory: Memory) -> bool:
-    return memory.expires_at is not None or memory.privacy_level is not PrivacyLevel.SHARED

@@ -79,6 +79,15 @@ class VectorIndex(Protocol):
         """
         ...
 
+    def score(self, query: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The cosine of each of ``labels``, shape (n,), scored by itself: equal vectors score the same,
+        wherever they lie. -inf where one does not live.
+
+        Raises:
+            ValueError: as ``search``, and where ``labels`` is not a one-dimensional int64 array.
+        """
+        ...
+
     def close(self) -> None:
         """Stop all background work and wait for its end."""
         ...

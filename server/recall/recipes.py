@@ -1,8 +1,8 @@
 """Recipes: named and versioned ways of scoring.
 
-A memory's score is the sum of what each arm measured, 0 to 1, times the recipe's weight for the arm. The
-weights add up to 1, so scores lie in 0 to 1 too, and mean the same from query to query. A change of anything
-that moves a score is a new version.
+A memory's score is the sum of what each arm measured, 0 to 1, times the recipe's weight for the arm, and
+times what age left of it where the recipe decays. The weights add up to 1, so scores lie in 0 to 1 too, and
+mean the same from query to query. A change of anything that moves a score is a new version.
 """
 
 from __future__ import annotations
@@ -14,15 +14,26 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A way of scoring: the weight of each arm, adding up to 1, and how many hits it gives by default."""
+    """A way of scoring: the weight of each arm, adding up to 1, and how many hits it gives by default.
+
+    A score falls to ``decay_per_day`` of itself for each day since the memory was looked at last. What scores
+    less than ``threshold`` is no hit.
+    """
 
     name: str
     version: int
     weights: Mapping[str, float]
     top_k: int = 10
+    threshold: float = 0.0
+    decay_per_day: float = 1.0
 
     def __str__(self) -> str:
         return f"{self.name}-{self.version}"
+
+
+def _shares(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights divided by their sum."""
+    return {arm: weight / sum(weights.values()) for arm, weight in weights.items()}
 
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
@@ -31,6 +42,13 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         for recipe in (
             Recipe("default", 1, {"dense": 0.6, "lexical": 0.4}),
             Recipe("semantic", 1, {"dense": 1.0}),
+            Recipe(
+                "shared-memory",
+                1,
+                _shares({"lexical": 1.0, "tag": 1.0, "recent": 0.7, "open_tasks": 1.2}),
+                decay_per_day=0.95,
+            ),
+            Recipe("hybrid-v3", 1, _shares({"dense": 1.0, "bm25": 1.0}), top_k=20, threshold=0.1),
         )
     }
 )

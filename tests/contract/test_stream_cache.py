@@ -18,8 +18,9 @@ from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.index import cache as stream_cache
 from server.index import switch
 from server.index.cache import StreamCache
+from server.index.columns import View
 from server.index.hnsw_index import HnswIndex
-from server.index.resident import ResidentStream, View
+from server.index.resident import ResidentStream
 from server.index.shelf import Shelf
 from server.index.switch import EXACT_ROWS
 from server.recall.recipes import RECIPES

@@ -238,6 +238,22 @@ def test_scores_every_label_and_says_where_none_lives(index: VectorIndex) -> Non
 VECTORS = gaussian(2, D)
 
 
+def test_each_score_is_its_own_wherever_it_lies(index: VectorIndex) -> None:
+    rows = gaussian(300, D)
+    rows[[17, 211, 299]] = rows[3]
+    index.add(np.arange(300), rows)
+    index.remove(labels(5))
+    query = gaussian(1, D, seed=1)[0]
+    few, many = labels(299, 3, 5, 400, -1, 17), np.arange(299, -1, -1)
+    scores = index.score(query, few)
+    np.testing.assert_allclose(scores[[0, 1]], rows[[299, 3]] @ query, atol=0.02)
+    assert scores[0] == scores[1] == scores[5] == index.score(query, many)[299 - 211]
+    assert not np.isfinite(scores[[2, 3, 4]]).any()
+    assert len(index.score(query, labels())) == 0
+    with pytest.raises(ValueError, match="labels"):
+        index.score(query, np.zeros(2, np.int32))  # type: ignore[arg-type]  # the wrong kind
+
+
 @pytest.mark.parametrize(
     ("wrong_labels", "vectors"),
     [

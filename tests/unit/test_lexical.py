@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from scrubjay.text import tokens
@@ -60,17 +61,30 @@ def test_coverage_is_never_more_than_one() -> None:
     assert covered(text, text, "green tea") == pytest.approx([1, 0])
 
 
-def test_the_dead_do_not_count_in_the_weight_of_a_word() -> None:
+def test_only_what_is_seen_counts_in_the_weight_of_a_word() -> None:
     index = LexicalIndex()
     index.add(0, ["tea", "green"])
     for slot in range(1, 40):
         index.add(slot, ["tea"])
     before = index.coverage(["tea", "green"], 40)
-    for _ in range(1, 40):
-        index.remove(["tea"])
     index.add(40, ["coffee"])
-    after = index.coverage(["tea", "green"], 41)
+    seen = np.zeros(41, np.bool_)
+    seen[[0, 40]] = True
+    after = index.coverage(["tea", "green"], 41, seen)
     assert before is not None
     assert after is not None
     assert before[1] < 0.05
     assert after[1] == pytest.approx(0.5)
+
+
+def test_bm25_prefers_the_short_text_the_rare_word_and_the_repeated_one() -> None:
+    index = LexicalIndex()
+    texts = ["tea", "tea and a very long list of other things", "tea tea", "milk", "milk", "milk"]
+    for slot, text in enumerate(texts):
+        index.add(slot, tokens(text))
+    found = index.bm25(["tea"], len(texts))
+    assert found is not None
+    scores, whole = found
+    assert scores[2] > scores[0] > scores[1] > 0 == scores[3]
+    assert whole > 0
+    assert index.bm25(["nobody"], len(texts)) is None
