@@ -13,16 +13,24 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from fault import evidence
 from fault.conftest import Start
-from fault.load import Client, UntilEnough, Writer, check_stored, working
+from fault.load import Client, UntilEnough, Writer, check_stored, open_channel, working
+from fault.process import ServerProcess
 from scrubjay import v1
 
 PEPPER = "one of both servers"
 
 
 @pytest.fixture
-def addresses(postgres_url: str, start: Start, tmp_path: Path) -> tuple[str, str, str]:
-    """The addresses of two servers, and a key of both."""
+def servers(postgres_url: str, start: Start, tmp_path: Path) -> tuple[ServerProcess, ServerProcess]:
+    """Two servers; the first one made the catalogue."""
     one, other = (start(tmp_path / name, shards=postgres_url, pepper=PEPPER) for name in ("one", "other"))
+    return one, other
+
+
+@pytest.fixture
+def addresses(servers: tuple[ServerProcess, ServerProcess]) -> tuple[str, str, str]:
+    """The addresses of two servers, and a key of both."""
+    one, other = servers
     return one.address, other.address, one.service_key
 
 
@@ -64,6 +72,35 @@ def test_a_write_on_one_is_at_once_found_on_the_other(clients: tuple[Client, Cli
         updated = writer.send(edit)
         expected[kept.id] = updated.memory.content
         assert contents(reader, updated.revision) == [sorted(expected.values())] * 2
+
+
+def test_a_write_on_one_is_at_once_found_across_subjects_on_the_other(
+    servers: tuple[ServerProcess, ServerProcess],
+) -> None:
+    request = v1.SearchRequest(query="note", across_subjects=True, top_k=200, recipe="semantic")
+    expected: dict[str, str] = {}
+    with ExitStack() as stack:
+        key = granted(servers[0])
+        clients = [stack.enter_context(Client.opened(server.address, key)) for server in servers]
+        for n in range(30):
+            writer, reader = clients if n % 2 else clients[::-1]
+            added = writer.send(v1.AddRequest(memories=[v1.Memory(user_id=f"{n % 7}", content=f"note {n}")]))
+            expected[added.results[0].memory.id] = f"note {n}"
+            if n % 3 == 2:
+                dead = next(iter(expected))
+                writer.send(v1.DeleteRequest(id=dead))
+                del expected[dead]
+            request.min_revision = added.revision if n % 4 else ""
+            hits = reader.send(request).hits
+            assert {hit.memory.id: hit.memory.content for hit in hits} == expected
+
+
+def granted(server: ServerProcess) -> str:
+    """A service key that may search across subjects."""
+    request = v1.CreateApiKeyRequest(tenant_id="dev", role=v1.ROLE_SERVICE, across_subjects=True)
+    metadata = (("authorization", f"Bearer {server.admin_key}"),)
+    with open_channel(server.address) as channel:
+        return str(v1.TenantAdminServiceStub(channel).CreateApiKey(request, metadata=metadata).secret)
 
 
 def test_writers_of_both_on_one_user_lose_nothing(clients: tuple[Client, Client], postgres_url: str) -> None:
