@@ -14,10 +14,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from threadpoolctl import threadpool_limits
 
+from scrubjay import v1
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
-from server import collection, heads
+from server import collection, counting, forgetting, heads
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
@@ -25,9 +26,11 @@ from server.index.hnsw import hnsw_available
 from server.index.shelf import Shelf
 from server.interceptors import TRANSPORT_BYTES, Door
 from server.periodic import Periodic
+from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder, open_embedder
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
+from server.providers.reranker import TIMEOUT_SECONDS, ChatReranker, EndpointReranker, Reranker
 from server.router import Router
 from server.services import memory_service, sync_service
 from server.services.registration import Registration
@@ -107,12 +110,14 @@ class App:
             budget_bytes = settings.snapshot_mib * 1024 * 1024
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
-            _run_beside(settings, shards, clock, stack)
-            self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             router = Router(shards)
+            _run_beside(settings, shards, router, registry, clock, stack)
+            self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             registration = Registration(registry, clock)
             services = (
-                memory_service.MemoryService(router, embedder, secret, clock),
+                memory_service.MemoryService(
+                    router, embedder, secret, clock, _rerankers(settings, stack), registry.current
+                ),
                 sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
                 tenant_service.TenantAdminService(registry, secret, clock),
             )
@@ -154,6 +159,21 @@ def _embedder(settings: Settings) -> Embedder:
     if not embedder.space.semantic:
         log.warning("the embedder %s has no semantics: only shared words are found", settings.embedder)
     return QueryCache(embedder)
+
+
+def _rerankers(settings: Settings, stack: ExitStack) -> dict[v1.Reranker.ValueType, Reranker]:
+    rerankers: dict[v1.Reranker.ValueType, Reranker] = {}
+    if settings.rerank_url:
+        key = settings.rerank_api_key.get_secret_value()
+        rerankers[v1.RERANKER_ENDPOINT] = stack.enter_context(
+            closing(EndpointReranker(settings.rerank_api, settings.rerank_url, settings.rerank_model, key))
+        )
+    if settings.chat_model:
+        key = settings.chat_api_key.get_secret_value()
+        chat = ChatModel(settings.chat_base_url, settings.chat_model, key, TIMEOUT_SECONDS)
+        stack.callback(chat.close)
+        rerankers[v1.RERANKER_CHAT_MODEL] = ChatReranker(chat)
+    return rerankers
 
 
 def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: ExitStack) -> Registry:
@@ -232,7 +252,12 @@ def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[st
 
 
 def _run_beside(
-    settings: Settings, shards: Mapping[str, Shard], clock: Callable[[], Micros], stack: ExitStack
+    settings: Settings,
+    shards: Mapping[str, Shard],
+    router: Router,
+    registry: Registry,
+    clock: Callable[[], Micros],
+    stack: ExitStack,
 ) -> None:
     """Start what the server does beside its calls."""
     marks = heads.HeadMarks(settings.data_dir, shards)
@@ -240,6 +265,12 @@ def _run_beside(
     stack.enter_context(closing(Periodic("marks", heads.INTERVAL_SECONDS, marks.write)))
     collector = collection.Collector(shards.values(), settings.tombstone_days, clock)
     stack.enter_context(closing(Periodic("collection", collection.INTERVAL_SECONDS, collector.run)))
+    sweeper = forgetting.Sweeper(router, registry.every_tenant, clock)
+    stack.enter_context(closing(Periodic("sweep", forgetting.INTERVAL_SECONDS, sweeper.run)))
+    for name, shard in shards.items():
+        stack.callback(shard.accesses.write)
+        counter = Periodic(f"counts-{name}", counting.INTERVAL_SECONDS, shard.accesses.write)
+        stack.enter_context(closing(counter))
 
 
 def _serve(

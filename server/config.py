@@ -47,6 +47,17 @@ class Settings(BaseSettings):
     openai_dimension: int = Field(
         default=1536, ge=1, le=8192, description="The dimension of that model's vectors."
     )
+    chat_base_url: str = Field(
+        default="https://api.openai.com/v1", description="OpenAI-compatible endpoint of the chat model."
+    )
+    chat_api_key: SecretStr = Field(default=SecretStr(""), description="Its key; never logged.")
+    chat_model: str = Field(default="", description="The chat model. Empty: none.")
+    rerank_url: str = Field(default="", description="URL of the reranking endpoint. Empty: none.")
+    rerank_api: Literal["cohere", "jina", "tei"] = Field(
+        default="cohere", description="What the reranking endpoint speaks."
+    )
+    rerank_api_key: SecretStr = Field(default=SecretStr(""), description="Its key; never logged.")
+    rerank_model: str = Field(default="", description="Its model, where it has several.")
     handler_threads: int = Field(
         default=64,
         ge=2,

@@ -29,20 +29,18 @@ def _tag(message: Descriptor, field: str, wire_type: int) -> bytes:
 _HITS = _tag(v1.SearchResponse.DESCRIPTOR, "hits", _LENGTH_DELIMITED)
 _HIT_MEMORY = _tag(v1.SearchHit.DESCRIPTOR, "memory", _LENGTH_DELIMITED)
 _HIT_SCORE = _tag(v1.SearchHit.DESCRIPTOR, "score", _FIXED64)
-_HIT_EXPLANATION = _tag(v1.SearchHit.DESCRIPTOR, "explanation", _LENGTH_DELIMITED)
 _LISTED = _tag(v1.ListResponse.DESCRIPTOR, "memories", _LENGTH_DELIMITED)
 _GOT = _tag(v1.GetResponse.DESCRIPTOR, "memory", _LENGTH_DELIMITED)
 _BATCH_GOT = _tag(v1.BatchGetResponse.DESCRIPTOR, "memories", _LENGTH_DELIMITED)
 
 
 def search_response(hits: Iterable[tuple[bytes, float, bytes]], rest: v1.SearchResponse) -> bytes:
-    """Hits as (memory, score, explanation or empty), then the other fields."""
+    """Hits as (memory, score, the hit's other fields), then the response's."""
     return b"".join(_delimited(_HITS, _hit(*hit)) for hit in hits) + rest.SerializeToString()
 
 
-def _hit(memory: bytes, score: float, explanation: bytes) -> bytes:
-    hit = _delimited(_HIT_MEMORY, memory) + _HIT_SCORE + _DOUBLE.pack(score)
-    return hit + _delimited(_HIT_EXPLANATION, explanation) if explanation else hit
+def _hit(memory: bytes, score: float, rest: bytes) -> bytes:
+    return _delimited(_HIT_MEMORY, memory) + _HIT_SCORE + _DOUBLE.pack(score) + rest
 
 
 def list_response(memories: Iterable[bytes], rest: v1.ListResponse) -> bytes:

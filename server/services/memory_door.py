@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -15,11 +16,12 @@ from scrubjay.stamp import CommitStamp
 from server.index.resident import View
 from server.ingest.author import Author, server_replica
 from server.providers.embedder import Embedder
+from server.providers.reranker import Reranker
 from server.revision import Revisions
 from server.router import Router, tenant_of
 from server.services.requests import NamesSubject, check_scopes, narrowing
 from server.store.memory_store import StreamKey, Writing
-from tenants.tenant import Caller, Incarnation
+from tenants.tenant import Caller, Incarnation, Tenant
 
 
 class Narrows(NamesSubject, Protocol):
@@ -30,16 +32,27 @@ class Narrows(NamesSubject, Protocol):
 
 
 class MemoryDoor:
-    """The parts of a memory RPC. ``clock`` gives microseconds since 1970; ``secret`` seals tokens."""
+    """The parts of a memory RPC. ``clock`` gives microseconds since 1970; ``secret`` seals tokens.
+
+    ``current`` gives a tenant as the catalogue has it now; a caller's own is as old as its credential.
+    """
 
     def __init__(
-        self, router: Router, embedder: Embedder, secret: bytes, clock: Callable[[], Micros]
+        self,
+        router: Router,
+        embedder: Embedder,
+        secret: bytes,
+        clock: Callable[[], Micros],
+        rerankers: Mapping[v1.Reranker.ValueType, Reranker] = MappingProxyType({}),
+        current: Callable[[Tenant], Tenant] = lambda tenant: tenant,
     ) -> None:
         self._router = router
         self._embedder = embedder
         self._secret = secret
         self._revisions = Revisions(secret)
         self._clock = clock
+        self._rerankers = rerankers
+        self._current = current
 
     def _revision(self, writing: Writing, keys: Iterable[StreamKey]) -> str:
         heads = {key: writing.head(key) for key in sorted(keys)}
@@ -58,7 +71,7 @@ def author_of(caller: Caller) -> Author:
     return Author(caller.client_id, replica, caller.key_id, caller.role.name)
 
 
-def read_filter(request: v1.ListRequest | v1.SearchRequest) -> Matcher | None:
+def read_filter(request: v1.ListRequest | v1.SearchRequest | v1.DeleteByFilterRequest) -> Matcher | None:
     """The request's filter, if it has one. InvalidField names the node that is wrong."""
     return matcher(filter_from_message(request.filter)) if request.HasField("filter") else None
 

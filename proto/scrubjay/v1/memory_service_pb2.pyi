@@ -24,6 +24,62 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _FeedbackKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FeedbackKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FeedbackKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FEEDBACK_KIND_UNSPECIFIED: _FeedbackKind.ValueType  # 0
+    """Not said: refused."""
+    FEEDBACK_KIND_HELPFUL: _FeedbackKind.ValueType  # 1
+    """It helped. The confidence rises by a fifth of what it lacks."""
+    FEEDBACK_KIND_WRONG: _FeedbackKind.ValueType  # 2
+    """It is not true. The confidence is halved."""
+    FEEDBACK_KIND_OUTDATED: _FeedbackKind.ValueType  # 3
+    """It is true no more. The confidence is halved, and valid_to is now unless it is earlier, or the memory
+    is not valid yet.
+    """
+
+class FeedbackKind(_FeedbackKind, metaclass=_FeedbackKindEnumTypeWrapper):
+    """How a memory was to who used it."""
+
+FEEDBACK_KIND_UNSPECIFIED: FeedbackKind.ValueType  # 0
+"""Not said: refused."""
+FEEDBACK_KIND_HELPFUL: FeedbackKind.ValueType  # 1
+"""It helped. The confidence rises by a fifth of what it lacks."""
+FEEDBACK_KIND_WRONG: FeedbackKind.ValueType  # 2
+"""It is not true. The confidence is halved."""
+FEEDBACK_KIND_OUTDATED: FeedbackKind.ValueType  # 3
+"""It is true no more. The confidence is halved, and valid_to is now unless it is earlier, or the memory
+is not valid yet.
+"""
+Global___FeedbackKind: _TypeAlias = FeedbackKind  # noqa: Y015
+
+class _Reranker:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RerankerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reranker.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RERANKER_UNSPECIFIED: _Reranker.ValueType  # 0
+    """Not said: refused."""
+    RERANKER_ENDPOINT: _Reranker.ValueType  # 1
+    """The reranking endpoint that the server is configured with."""
+    RERANKER_CHAT_MODEL: _Reranker.ValueType  # 2
+    """The chat model that the server is configured with."""
+
+class Reranker(_Reranker, metaclass=_RerankerEnumTypeWrapper):
+    """Who puts hits in order."""
+
+RERANKER_UNSPECIFIED: Reranker.ValueType  # 0
+"""Not said: refused."""
+RERANKER_ENDPOINT: Reranker.ValueType  # 1
+"""The reranking endpoint that the server is configured with."""
+RERANKER_CHAT_MODEL: Reranker.ValueType  # 2
+"""The chat model that the server is configured with."""
+Global___Reranker: _TypeAlias = Reranker  # noqa: Y015
+
 class _OperationKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -239,22 +295,26 @@ class GetRequest(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     INCLUDE_FIELD_STAMPS_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    COUNT_ACCESS_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The memory's id."""
     include_field_stamps: _builtins.bool
     """Return the stamps of its fields too, to give to Update as base stamps."""
     min_revision: _builtins.str
     """The read sees at least this revision."""
+    count_access: _builtins.bool
+    """Count this as an access to the memory."""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         include_field_stamps: _builtins.bool = ...,
         min_revision: _builtins.str = ...,
+        count_access: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "include_field_stamps", b"include_field_stamps", "min_revision", b"min_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count_access", b"count_access", "id", b"id", "include_field_stamps", b"include_field_stamps", "min_revision", b"min_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -268,6 +328,12 @@ class GetResponse(_message.Message):
 
     MEMORY_FIELD_NUMBER: _builtins.int
     FIELD_STAMPS_FIELD_NUMBER: _builtins.int
+    ACCESS_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_ACCESS_AT_FIELD_NUMBER: _builtins.int
+    access_count: _builtins.int
+    """How often it was looked at, over all places of use, by calls that counted it and on devices. What was
+    counted in the last second or so may not be in it.
+    """
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """The memory."""
@@ -276,15 +342,21 @@ class GetResponse(_message.Message):
     def field_stamps(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.FieldStamp]:
         """The stamp of each field, where asked for."""
 
+    @_builtins.property
+    def last_access_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was last looked at; not set: never."""
+
     def __init__(
         self,
         *,
         memory: _memory_pb2.Memory | None = ...,
         field_stamps: _abc.Iterable[_memory_pb2.FieldStamp] | None = ...,
+        access_count: _builtins.int = ...,
+        last_access_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_access_at", b"last_access_at", "memory", b"memory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["field_stamps", b"field_stamps", "memory", b"memory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["access_count", b"access_count", "field_stamps", b"field_stamps", "last_access_at", b"last_access_at", "memory", b"memory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -628,6 +700,318 @@ class DeleteAllResponse(_message.Message):
 Global___DeleteAllResponse: _TypeAlias = DeleteAllResponse  # noqa: Y015
 
 @_typing.final
+class DeleteByFilterRequest(_message.Message):
+    """Request of DeleteByFilter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer. A repeat of a call that was
+    cut off does the rest.
+    """
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    validate_only: _builtins.bool
+    """Delete nothing and say how many would be."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these scopes and what lies below them. Empty: all."""
+
+    @_builtins.property
+    def filter(self) -> _memory_pb2.Filter:
+        """Only memories for which this holds. Needed."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        filter: _memory_pb2.Filter | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "filter", b"filter", "request_id", b"request_id", "run_id", b"run_id", "scopes", b"scopes", "user_id", b"user_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteByFilterRequest: _TypeAlias = DeleteByFilterRequest  # noqa: Y015
+
+@_typing.final
+class DeleteByFilterResponse(_message.Message):
+    """Response of DeleteByFilter."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELETED_COUNT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    deleted_count: _builtins.int
+    """How many memories this call deleted, or would have."""
+    revision: _builtins.str
+    """A read with this min_revision sees the write. Empty with validate_only."""
+    def __init__(
+        self,
+        *,
+        deleted_count: _builtins.int = ...,
+        revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_count", b"deleted_count", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteByFilterResponse: _TypeAlias = DeleteByFilterResponse  # noqa: Y015
+
+@_typing.final
+class ForgetRequest(_message.Message):
+    """Request of Forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer. A repeat of a call that was
+    cut off does the rest. Means nothing with validate_only.
+    """
+    user_id: _builtins.str
+    """At most one of user_id, agent_id and run_id, which names the subject. None: all subjects of the tenant."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    validate_only: _builtins.bool
+    """Delete nothing, and list what would go now."""
+    page_size: _builtins.int
+    """With validate_only: at most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """With validate_only: the next_page_token of the page before, with the same request otherwise."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "page_size", b"page_size", "page_token", b"page_token", "request_id", b"request_id", "run_id", b"run_id", "user_id", b"user_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetRequest: _TypeAlias = ForgetRequest  # noqa: Y015
+
+@_typing.final
+class Forgotten(_message.Message):
+    """A memory that is to go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    rule: _builtins.str
+    """"expired", or the rule of the tenant's policy, such as "TASK, unused for 60 days, confidence below 0.5"."""
+    sentence: _builtins.str
+    """Why it goes, in one sentence for a person."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """The memory."""
+
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        rule: _builtins.str = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "rule", b"rule", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Forgotten: _TypeAlias = Forgotten  # noqa: Y015
+
+@_typing.final
+class ForgetResponse(_message.Message):
+    """Response of Forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORGOTTEN_FIELD_NUMBER: _builtins.int
+    DELETED_COUNT_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    deleted_count: _builtins.int
+    """How many memories went, of those that the caller may see; 0 with validate_only."""
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    revision: _builtins.str
+    """A read with this min_revision sees the write. Empty where no subject was named, and with validate_only."""
+    @_builtins.property
+    def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[Global___Forgotten]:
+        """With validate_only: what would go, of what the caller may see."""
+
+    def __init__(
+        self,
+        *,
+        forgotten: _abc.Iterable[Global___Forgotten] | None = ...,
+        deleted_count: _builtins.int = ...,
+        next_page_token: _builtins.str = ...,
+        revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deleted_count", b"deleted_count", "forgotten", b"forgotten", "next_page_token", b"next_page_token", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForgetResponse: _TypeAlias = ForgetResponse  # noqa: Y015
+
+@_typing.final
+class FeedbackRequest(_message.Message):
+    """Request of Feedback."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    memory_id: _builtins.str
+    """The memory's id."""
+    kind: Global___FeedbackKind.ValueType
+    """How it was."""
+    etag: _builtins.str
+    """Refuse with ABORTED unless the memory still has this etag."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        memory_id: _builtins.str = ...,
+        kind: Global___FeedbackKind.ValueType = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "kind", b"kind", "memory_id", b"memory_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeedbackRequest: _TypeAlias = FeedbackRequest  # noqa: Y015
+
+@_typing.final
+class FeedbackResponse(_message.Message):
+    """Response of Feedback."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """A read with this min_revision sees the write."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """The memory as it is now."""
+
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FeedbackResponse: _TypeAlias = FeedbackResponse  # noqa: Y015
+
+@_typing.final
+class Rerank(_message.Message):
+    """How hits are put in order by a model."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RERANKER_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    reranker: Global___Reranker.ValueType
+    """Who does it."""
+    pool: _builtins.int
+    """How many hits it chooses from, top_k to 200. Default: three times top_k."""
+    def __init__(
+        self,
+        *,
+        reranker: Global___Reranker.ValueType = ...,
+        pool: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool", "reranker", b"reranker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rerank: _TypeAlias = Rerank  # noqa: Y015
+
+@_typing.final
+class RerankOutcome(_message.Message):
+    """What came of a Rerank."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPLIED_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    applied: _builtins.bool
+    """Whether the hits are in the model's order."""
+    model: _builtins.str
+    """The model that was asked."""
+    error: _builtins.str
+    """Why the order is the search's own, in one sentence; empty where it was applied."""
+    def __init__(
+        self,
+        *,
+        applied: _builtins.bool = ...,
+        model: _builtins.str = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "error", b"error", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RerankOutcome: _TypeAlias = RerankOutcome  # noqa: Y015
+
+@_typing.final
 class SearchRequest(_message.Message):
     """Request of Search."""
 
@@ -644,6 +1028,8 @@ class SearchRequest(_message.Message):
     EXPLAIN_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
     ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
+    COUNT_ACCESS_FIELD_NUMBER: _builtins.int
+    RERANK_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     """The subject: the user, or the agent or run of memories without a user. With a user_id, agent_id
     and run_id narrow the result. One of them is needed, unless across_subjects is set; "*" is a name
@@ -667,6 +1053,8 @@ class SearchRequest(_message.Message):
     """Search all subjects of the tenant at once, for a key that was given this. user_id is empty then;
     agent_id and run_id narrow the result.
     """
+    count_access: _builtins.bool
+    """Count this as an access to each of the hits."""
     @_builtins.property
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only these scopes and what lies below them. Empty: all."""
@@ -674,6 +1062,10 @@ class SearchRequest(_message.Message):
     @_builtins.property
     def filter(self) -> _memory_pb2.Filter:
         """Only memories for which this holds."""
+
+    @_builtins.property
+    def rerank(self) -> Global___Rerank:
+        """Let a model put the best hits in order. Where it fails, the order stays and the answer says so."""
 
     def __init__(
         self,
@@ -689,10 +1081,12 @@ class SearchRequest(_message.Message):
         explain: _builtins.bool = ...,
         min_revision: _builtins.str = ...,
         across_subjects: _builtins.bool = ...,
+        count_access: _builtins.bool = ...,
+        rerank: Global___Rerank | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "rerank", b"rerank"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "explain", b"explain", "filter", b"filter", "min_revision", b"min_revision", "query", b"query", "recipe", b"recipe", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "count_access", b"count_access", "explain", b"explain", "filter", b"filter", "min_revision", b"min_revision", "query", b"query", "recipe", b"recipe", "rerank", b"rerank", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -775,8 +1169,11 @@ class SearchHit(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    RERANK_SCORE_FIELD_NUMBER: _builtins.int
     score: _builtins.float
     """0 to 1; means the same from query to query under one recipe and model."""
+    rerank_score: _builtins.float
+    """What the reranking model gave it; not set where it was not reranked. Means something within one answer."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """The memory."""
@@ -791,12 +1188,15 @@ class SearchHit(_message.Message):
         memory: _memory_pb2.Memory | None = ...,
         score: _builtins.float = ...,
         explanation: Global___Explanation | None = ...,
+        rerank_score: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "memory", b"memory"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score", "explanation", b"explanation", "memory", b"memory", "rerank_score", b"rerank_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "memory", b"memory", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score", "explanation", b"explanation", "memory", b"memory", "rerank_score", b"rerank_score", "score", b"score"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__rerank_score: _TypeAlias = _typing.Literal["rerank_score"]  # noqa: Y015
+    _WhichOneofArgType__rerank_score: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rerank_score) -> _WhichOneofReturnType__rerank_score | None: ...
 
 Global___SearchHit: _TypeAlias = SearchHit  # noqa: Y015
 
@@ -809,6 +1209,7 @@ class SearchResponse(_message.Message):
     HITS_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
     RECIPE_FIELD_NUMBER: _builtins.int
+    RERANK_FIELD_NUMBER: _builtins.int
     recipe: _builtins.str
     """The recipe that scored, with its version, such as "default-1"."""
     @_builtins.property
@@ -819,16 +1220,21 @@ class SearchResponse(_message.Message):
     def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The scopes that were searched; empty: all."""
 
+    @_builtins.property
+    def rerank(self) -> Global___RerankOutcome:
+        """What came of the rerank; not set where none was asked for."""
+
     def __init__(
         self,
         *,
         hits: _abc.Iterable[Global___SearchHit] | None = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
         recipe: _builtins.str = ...,
+        rerank: Global___RerankOutcome | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rerank", b"rerank"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "recipe", b"recipe", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "recipe", b"recipe", "rerank", b"rerank", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -946,6 +1352,7 @@ class HistoryEntry(_message.Message):
     CLAIMED_TIME_FIELD_NUMBER: _builtins.int
     SPELL_ID_FIELD_NUMBER: _builtins.int
     SENTENCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     """The operation's UUID."""
     memory_id: _builtins.str
@@ -959,7 +1366,7 @@ class HistoryEntry(_message.Message):
     actor: _builtins.str
     """The credential's key id."""
     role: _builtins.str
-    """The credential's role."""
+    """The credential's role; "SWEEP" where the daily sweep did it."""
     outcome: _memory_pb2.Outcome.ValueType
     """How it ended."""
     commit_stamp: _builtins.str
@@ -970,6 +1377,10 @@ class HistoryEntry(_message.Message):
     """
     sentence: _builtins.str
     """What happened, in one sentence for a person."""
+    reason: _builtins.str
+    """Why it was done: "feedback: " with its kind, such as "feedback: WRONG", or "forgotten: " with the rule,
+    such as "forgotten: expired". Empty for everything else.
+    """
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
         """The fields it wrote."""
@@ -999,10 +1410,11 @@ class HistoryEntry(_message.Message):
         claimed_time: _timestamp_pb2.Timestamp | None = ...,
         spell_id: _builtins.str = ...,
         sentence: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["claimed_time", b"claimed_time", "commit_time", b"commit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "changes", b"changes", "claimed_time", b"claimed_time", "client_id", b"client_id", "commit_stamp", b"commit_stamp", "commit_time", b"commit_time", "kind", b"kind", "memory_id", b"memory_id", "operation_id", b"operation_id", "outcome", b"outcome", "replica_id", b"replica_id", "role", b"role", "sentence", b"sentence", "spell_id", b"spell_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "changes", b"changes", "claimed_time", b"claimed_time", "client_id", b"client_id", "commit_stamp", b"commit_stamp", "commit_time", b"commit_time", "kind", b"kind", "memory_id", b"memory_id", "operation_id", b"operation_id", "outcome", b"outcome", "reason", b"reason", "replica_id", b"replica_id", "role", b"role", "sentence", b"sentence", "spell_id", b"spell_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

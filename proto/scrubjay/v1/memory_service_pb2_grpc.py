@@ -70,6 +70,21 @@ class MemoryServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteAllRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteAllResponse.FromString,
                 _registered_method=True)
+        self.DeleteByFilter = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/DeleteByFilter',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteByFilterRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteByFilterResponse.FromString,
+                _registered_method=True)
+        self.Forget = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/Forget',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ForgetRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ForgetResponse.FromString,
+                _registered_method=True)
+        self.Feedback = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/Feedback',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackResponse.FromString,
+                _registered_method=True)
         self.Search = channel.unary_unary(
                 '/scrubjay.v1.MemoryService/Search',
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchRequest.SerializeToString,
@@ -141,6 +156,27 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteByFilter(self, request, context):
+        """Deletes for ever what List shows of one subject with the same scopes and filter.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Forget(self, request, context):
+        """Deletes for ever what the tenant's forget_policy lets go, as the daily sweep does, or lists it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Feedback(self, request, context):
+        """Says how a memory was to who used it; its confidence follows.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Search(self, request, context):
         """Finds a subject's memories by meaning and by words.
         """
@@ -199,6 +235,21 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.DeleteAll,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteAllRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteAllResponse.SerializeToString,
+            ),
+            'DeleteByFilter': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteByFilter,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteByFilterRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.DeleteByFilterResponse.SerializeToString,
+            ),
+            'Forget': grpc.unary_unary_rpc_method_handler(
+                    servicer.Forget,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ForgetRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ForgetResponse.SerializeToString,
+            ),
+            'Feedback': grpc.unary_unary_rpc_method_handler(
+                    servicer.Feedback,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackResponse.SerializeToString,
             ),
             'Search': grpc.unary_unary_rpc_method_handler(
                     servicer.Search,
@@ -406,6 +457,87 @@ class MemoryService(object):
             '/scrubjay.v1.MemoryService/DeleteAll',
             scrubjay_dot_v1_dot_memory__service__pb2.DeleteAllRequest.SerializeToString,
             scrubjay_dot_v1_dot_memory__service__pb2.DeleteAllResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteByFilter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/DeleteByFilter',
+            scrubjay_dot_v1_dot_memory__service__pb2.DeleteByFilterRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.DeleteByFilterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Forget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/Forget',
+            scrubjay_dot_v1_dot_memory__service__pb2.ForgetRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.ForgetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Feedback(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/Feedback',
+            scrubjay_dot_v1_dot_memory__service__pb2.FeedbackRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.FeedbackResponse.FromString,
             options,
             channel_credentials,
             insecure,

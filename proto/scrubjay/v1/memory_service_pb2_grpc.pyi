@@ -49,6 +49,12 @@ class MemoryServiceStub:
     """Deletes one memory for ever. Deleting it again changes nothing and succeeds."""
     DeleteAll: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteAllRequest, _memory_service_pb2.DeleteAllResponse]
     """Deletes every memory of one subject for ever."""
+    DeleteByFilter: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteByFilterRequest, _memory_service_pb2.DeleteByFilterResponse]
+    """Deletes for ever what List shows of one subject with the same scopes and filter."""
+    Forget: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]
+    """Deletes for ever what the tenant's forget_policy lets go, as the daily sweep does, or lists it."""
+    Feedback: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.FeedbackRequest, _memory_service_pb2.FeedbackResponse]
+    """Says how a memory was to who used it; its confidence follows."""
     Search: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.SearchRequest, _memory_service_pb2.SearchResponse]
     """Finds a subject's memories by meaning and by words."""
     History: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]
@@ -77,6 +83,12 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Deletes one memory for ever. Deleting it again changes nothing and succeeds."""
     DeleteAll: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteAllRequest, _memory_service_pb2.DeleteAllResponse]  # type: ignore[assignment]
     """Deletes every memory of one subject for ever."""
+    DeleteByFilter: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteByFilterRequest, _memory_service_pb2.DeleteByFilterResponse]  # type: ignore[assignment]
+    """Deletes for ever what List shows of one subject with the same scopes and filter."""
+    Forget: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]  # type: ignore[assignment]
+    """Deletes for ever what the tenant's forget_policy lets go, as the daily sweep does, or lists it."""
+    Feedback: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.FeedbackRequest, _memory_service_pb2.FeedbackResponse]  # type: ignore[assignment]
+    """Says how a memory was to who used it; its confidence follows."""
     Search: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SearchRequest, _memory_service_pb2.SearchResponse]  # type: ignore[assignment]
     """Finds a subject's memories by meaning and by words."""
     History: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]  # type: ignore[assignment]
@@ -144,6 +156,30 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.DeleteAllResponse, _abc.Awaitable[_memory_service_pb2.DeleteAllResponse]]:
         """Deletes every memory of one subject for ever."""
+
+    @_abc_1.abstractmethod
+    def DeleteByFilter(
+        self,
+        request: _memory_service_pb2.DeleteByFilterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.DeleteByFilterResponse, _abc.Awaitable[_memory_service_pb2.DeleteByFilterResponse]]:
+        """Deletes for ever what List shows of one subject with the same scopes and filter."""
+
+    @_abc_1.abstractmethod
+    def Forget(
+        self,
+        request: _memory_service_pb2.ForgetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ForgetResponse, _abc.Awaitable[_memory_service_pb2.ForgetResponse]]:
+        """Deletes for ever what the tenant's forget_policy lets go, as the daily sweep does, or lists it."""
+
+    @_abc_1.abstractmethod
+    def Feedback(
+        self,
+        request: _memory_service_pb2.FeedbackRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.FeedbackResponse, _abc.Awaitable[_memory_service_pb2.FeedbackResponse]]:
+        """Says how a memory was to who used it; its confidence follows."""
 
     @_abc_1.abstractmethod
     def Search(
