@@ -7,7 +7,7 @@ the caller's request_id, so that a repeat gets the same answer and an answer nev
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +22,15 @@ from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, permitt
 from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import commit_micros
+from server.counting import AccessCounter
 from server.ending import Ending
 from server.feed import NOTHING_OWN, FeedPage, Own, Position, digests, read_page
 from server.index.cache import StreamCache
 from server.index.resident import View
+from server.ingest.author import Author
 from server.ingest.batch import Sender
+from server.ingest.edits import delete_chosen
+from server.ingest.forgetting import Forgotten, Sweep, find, forget
 from server.ingest.offers import Offered, take_offered
 from server.ingest.operations import Merged
 from server.ingest.taking import take_upload
@@ -46,6 +50,7 @@ from server.store.memory_store import (
     StreamKey,
     Writing,
 )
+from server.store.use_reading import Place
 from server.watch import WatchHub
 from tenants.tenant import Incarnation
 
@@ -102,6 +107,7 @@ class Shard:
         self._store = store
         self._cache = cache
         self.hub = WatchHub()
+        self.accesses = AccessCounter(store)
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -359,6 +365,31 @@ class Shard:
                 break
             count += self.write_stream(key, partial(collect, key=key, limit=limit))
         return count
+
+    def to_forget(
+        self, sweep: Sweep, after: Place, size: int, client_id: ClientId | None = None
+    ) -> Sequence[Forgotten]:
+        """The next memories that go, of those that the client may see if one is named."""
+        with self._store.read() as reading:
+            return find(reading, sweep, after, size, client_id)
+
+    def forget(
+        self, key: StreamKey, ids: Collection[MemoryId], sweep: Sweep, author: Author
+    ) -> Sequence[Forgotten]:
+        """Delete those of the memories that still go; which they were."""
+        return self.write_stream(key, lambda writing: forget(writing, key, ids, sweep, author))
+
+    def delete_page(self, listing: Listing, author: Author) -> tuple[int, tuple[Micros, MemoryId] | None]:
+        """Delete a page of a list in one transaction; how many memories, and behind which one the next
+        page begins."""
+        page, following = self.list(listing, {})
+        ids, now = [stored.memory.id for stored in page], listing.view.now
+
+        def unit(writing: Writing) -> int:
+            chosen = partial(_listed, listing=listing)
+            return delete_chosen(writing, listing.key, ids, chosen, author, now)
+
+        return (self.write_stream(listing.key, unit) if ids else 0), following
 
     def highest_head(self) -> CommitStamp:
         """The highest head of all streams in the database."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from scrubjay.memory import MemoryId, Viewer
 from scrubjay.stamp import CommitStamp, ReplicaId
+from server.ingest.accesses import Accesses
 from server.store.memory_store import Reading, StreamKey, Writing
 from server.store.replicas import AccessCount, AccessTotal
 
@@ -32,6 +33,26 @@ def touch(
             grown[one.memory_id] = joined
     lane = writing.lane_stamps(key, len(grown), now_millis)
     writing.put_access_totals(key, replica_id, list(zip(grown.values(), lane, strict=True)))
+
+
+def add_accesses(
+    writing: Writing,
+    key: StreamKey,
+    replica_id: ReplicaId,
+    counted: Mapping[MemoryId, Accesses],
+    now_millis: int,
+) -> None:
+    """Add to one replica's totals what was counted since they were written, of the memories that live."""
+    living = writing.guarded(key, counted)
+    known = writing.access_totals(key, replica_id, living)
+    grown = []
+    for memory_id in living:
+        old = known.get(memory_id)
+        before = None if old is None else Accesses(old.total, old.last_access_at)
+        accesses = counted[memory_id].joined(before)
+        grown.append(AccessTotal(memory_id, accesses.count, accesses.last_access_at))
+    lane = writing.lane_stamps(key, len(grown), now_millis)
+    writing.put_access_totals(key, replica_id, list(zip(grown, lane, strict=True)))
 
 
 def _join(one: AccessTotal, other: AccessTotal) -> AccessTotal:

@@ -29,6 +29,7 @@ def history_entry(row: HistoryRow) -> v1.HistoryEntry:
         claimed_time=to_timestamp(row.claimed_at),
         spell_id=row.spell,
         sentence=sentence(row),
+        reason=row.reason,
     )
 
 

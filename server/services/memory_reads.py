@@ -9,6 +9,7 @@ from scrubjay.memory import (
     Micros,
 )
 from scrubjay.stamp import CommitStamp
+from scrubjay.wire import to_timestamp
 from server.router import tenant_of
 from server.services import encoding
 from server.services.history import history_entry
@@ -36,7 +37,8 @@ class MemoryReads(MemoryDoor):
         """One memory."""
         tenant = tenant_of(caller)
         check_memory_id("id", request.id)
-        stored = self._router.shard(tenant).get(
+        shard = self._router.shard(tenant)
+        stored = shard.get(
             tenant.incarnation,
             MemoryId(request.id),
             caller.client_id,
@@ -47,6 +49,12 @@ class MemoryReads(MemoryDoor):
         rest = v1.GetResponse(
             field_stamps=[v1.FieldStamp(field=field, stamp=str(stamp)) for field, stamp in stamps]
         )
+        key, accesses = StreamKey(tenant.incarnation, stored.memory.subject.key), shard.accesses
+        if (total := accesses.read(key, [stored.memory.id]).get(stored.memory.id)) is not None:
+            rest.access_count = total.total
+            rest.last_access_at.CopyFrom(to_timestamp(total.last_access_at))
+        if request.count_access:
+            accesses.add(tenant.incarnation, [stored.memory], self._clock())
         return encoding.get_response(stored.message, rest)
 
     def batch_get(self, request: v1.BatchGetRequest, caller: Caller) -> bytes:

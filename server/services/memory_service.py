@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from server.services.backend_watch import BackendWatch
+from server.services.feedback import Feedback
 from server.services.finding import Finding
+from server.services.forgetting import Forgetting
 from server.services.memory_reads import MemoryReads
 from server.services.memory_writes import MemoryWrites
 from tenants.tenant import MEMORY_READERS, MEMORY_WRITERS, Role
 
 _PATH = "/scrubjay.v1.MemoryService/"
+_READS = ("Get", "BatchGet", "List", "Search", "History", "Watch")
+_WRITES = ("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback")
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
-    {f"{_PATH}{rpc}": MEMORY_WRITERS for rpc in ("Add", "Update", "Delete", "DeleteAll")}
-    | {f"{_PATH}{rpc}": MEMORY_READERS for rpc in ("Get", "BatchGet", "List", "Search", "History", "Watch")}
+    {f"{_PATH}{rpc}": MEMORY_WRITERS for rpc in _WRITES} | {f"{_PATH}{rpc}": MEMORY_READERS for rpc in _READS}
 )
 """Who may call what."""
 
 
-class MemoryService(MemoryWrites, MemoryReads, BackendWatch, Finding):
+class MemoryService(MemoryWrites, MemoryReads, Forgetting, Feedback, BackendWatch, Finding):
     """Answers MemoryService's RPCs."""

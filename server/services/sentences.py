@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from scrubjay.memory import Micros
 from scrubjay.merge import Outcome
 from scrubjay.operation import OperationKind
 from scrubjay.wire import commit_micros
+from server.ingest.forgetting import DAY_MICROS, SWEEP_ROLE, Forgotten
 from server.store.history import HistoryChange, HistoryRow
 
 MOST_NAMED = 4
 """Fields that a sentence names; it counts the others."""
 _NOBODY = "A client without a name"
+_NAMELESS = {SWEEP_ROLE: "The daily sweep"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((24 * 3600, "day"), (3600, "hour"), (60, "minute"))
 
 
 def sentence(row: HistoryRow) -> str:
     """Who did what to which fields, how long before it arrived, and how it ended."""
-    who, late = row.client_id or _NOBODY, _late(row)
+    who, late = row.client_id or _NAMELESS.get(row.role, _NOBODY), _late(row)
     if row.outcome is Outcome.GONE:
         deleting = row.kind is OperationKind.DELETE
         end = "it had been deleted already" if deleting else "the memory had been deleted"
@@ -30,7 +34,21 @@ def sentence(row: HistoryRow) -> str:
         done += f", replacing an edit of {_named(unseen)} that it had not seen"
     if lost := _of(row.changes, Outcome.SUPERSEDED):
         done += f"; {_stands(lost)}"
-    return f"{done}."
+    return f"{done} ({row.reason})." if row.reason else f"{done}."
+
+
+def why(one: Forgotten, now: Micros) -> str:
+    """Why a memory goes in a sweep."""
+    memory = one.memory
+    if one.rule is None and memory.expires_at is not None:
+        return f"It expired on {_date(memory.expires_at)}."
+    days = (now - one.used_at) // DAY_MICROS
+    used = f"It was last used on {_date(one.used_at)}, {days} day{'' if days == 1 else 's'} ago"
+    return f"{used}, and its confidence is {memory.confidence:g}; the rule is: {one.rule}."
+
+
+def _date(time: Micros) -> str:
+    return (_EPOCH + timedelta(microseconds=time)).date().isoformat()
 
 
 def _late(row: HistoryRow) -> str:

@@ -29,19 +29,21 @@ from server.store.rows import (
 )
 from server.store.tables import FORGOTTEN, graveyard, memories, requests, streams, vectors
 from server.store.transaction import Row, Transaction
+from server.store.use_reading import UseReading
 from tenants.tenant import Incarnation
 
 REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a request_id is remembered, as the contract promises."""
 
 
-class Reading(FeedReading, HistoryReading, ReplicaReading):
+class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
     def __init__(self, transaction: Transaction) -> None:
         FeedReading.__init__(self, transaction)
         HistoryReading.__init__(self, transaction)
         ReplicaReading.__init__(self, transaction)
+        UseReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:

@@ -207,6 +207,8 @@ def lock_heads(transaction: Transaction, keys: Iterable[StreamKey]) -> dict[Stre
     if transaction.dialect_name == "postgresql":
         transaction.command(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
     ordered = sorted(set(keys))
+    if not ordered:
+        return {}
     first = {"head": 0, "epoch": 0, "horizon": 0, "counts_head": 0}
     rows = [{"incarnation": key.incarnation, "stream": key.stream, **first} for key in ordered]
     found = transaction.first_of_each(_STATEMENTS[transaction.dialect_name].lock_head, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
@@ -50,6 +50,7 @@ from tenants.tenant import (
 )
 
 FIRST_TENANT_ID = "dev"
+_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +164,22 @@ class Registry:
         with self._engine.begin() as connection:
             return rows.read_tenant(connection, tenant_id)
 
+    def current(self, tenant: Tenant) -> Tenant:
+        """The tenant as it is now. Raises TenantNotFound."""
+        return self.get_tenant(tenant.tenant_id)
+
     def list_tenants(self, limit: int, after: str = "") -> list[Tenant]:
         """At most ``limit`` tenants with ids greater than ``after``, by id in byte order."""
         page = select(tenants).where(tenants.c.tenant_id > after).order_by(tenants.c.tenant_id).limit(limit)
         with self._engine.begin() as connection:
             return [rows.tenant(row) for row in connection.execute(page).mappings()]
+
+    def every_tenant(self) -> Iterator[Tenant]:
+        """All tenants by id, a page at a time: one that is made or changed meanwhile may be seen or not."""
+        after = ""
+        while page := self.list_tenants(_PAGE, after):
+            yield from page
+            after = page[-1].tenant_id
 
     def spaces(self) -> frozenset[str]:
         """The embedding spaces that tenants' vectors live in."""
