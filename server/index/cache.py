@@ -48,23 +48,26 @@ class StreamCache:
     def __init__(
         self, store: MemoryStore, shelf: Shelf, *, space: str, dimension: int, budget_bytes: int
     ) -> None:
+        self.space = space
+        self.dimension = dimension
+        self.budget_bytes = budget_bytes
         self._store = store
         self._shelf = shelf
-        self._space = space
-        self._dimension = dimension
-        self._budget_bytes = budget_bytes
         self._lock = threading.Lock()
         self._entries: OrderedDict[Extent, _Entry] = OrderedDict()
         self._nbytes = 0
 
     @contextmanager
-    def reading(self, extent: Extent) -> Iterator[ResidentStream]:
-        """The stream, or all of the tenant's as one, up to date and locked for the block."""
+    def reading(self, extent: Extent, *, accesses: bool = False) -> Iterator[ResidentStream]:
+        """The stream, or all of the tenant's as one, up to date and locked for the block; with ``accesses``
+        it knows when each memory was looked at last, too."""
         entry = self._locked(extent)
         try:
             fresh = self._store.exclusive and entry.loaded and not entry.heard
             if not fresh:
                 self._catch_up(extent, entry)
+            if accesses:
+                self._follow_accesses(extent, entry.stream)
             yield entry.stream
         finally:
             entry.stream.lock.release()
@@ -84,7 +87,7 @@ class StreamCache:
             with self._lock:
                 entry = self._entries.get(extent)
                 if entry is None:
-                    entry = self._entries[extent] = _Entry(ResidentStream(self._dimension))
+                    entry = self._entries[extent] = _Entry(ResidentStream(self.dimension))
                 self._entries.move_to_end(extent)
             entry.stream.lock.acquire()
             if not entry.left:
@@ -124,9 +127,9 @@ class StreamCache:
         name, stamp = "", _NOTHING
         while True:
             if isinstance(extent, StreamKey):
-                page = reading.changes(extent, stamp, self._space, _PAGE)
+                page = reading.changes(extent, stamp, self.space, _PAGE)
             else:
-                page = reading.living(extent, (name, stamp), self._space, _PAGE)
+                page = reading.living(extent, (name, stamp), self.space, _PAGE)
             yield page
             if len(page) < _PAGE:
                 return
@@ -141,10 +144,24 @@ class StreamCache:
             for name, head in heads.items():
                 key = StreamKey(_incarnation(extent), name)
                 while applied.get(name, _NOTHING) < head:
-                    changes = reading.changes(key, applied.get(name, _NOTHING), self._space, _PAGE)
+                    changes = reading.changes(key, applied.get(name, _NOTHING), self.space, _PAGE)
                     entry.stream.apply(changes)
                     if len(changes) < _PAGE:
                         applied[name] = head
+
+    def _follow_accesses(self, extent: Extent, stream: ResidentStream) -> None:
+        counted, incarnation = stream.counted, _incarnation(extent)
+        with self._store.read() as reading:
+            heads = reading.counts_heads(
+                incarnation, extent.stream if isinstance(extent, StreamKey) else None
+            )
+            for name, head in heads.items():
+                key = StreamKey(incarnation, name)
+                while counted.get(name, _NOTHING) < head:
+                    counts = reading.access_counts(key, counted.get(name, _NOTHING), _PAGE)
+                    for one in counts:
+                        stream.note_access(one.memory_id, one.last_access_at)
+                    counted[name] = counts[-1].lane_stamp if len(counts) == _PAGE else head
 
     def _trim(self, extent: Extent, entry: _Entry) -> None:
         """Let go of the stream if it is worn, and of others while all together are too large.
@@ -160,7 +177,7 @@ class StreamCache:
             if not entry.left:
                 self._nbytes += entry.stream.nbytes - entry.nbytes
                 entry.nbytes = entry.stream.nbytes
-            while self._nbytes > self._budget_bytes and len(self._entries) > 1:
+            while self._nbytes > self.budget_bytes and len(self._entries) > 1:
                 oldest, least_recent = next(iter(self._entries.items()))
                 if least_recent is entry:
                     break

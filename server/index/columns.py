@@ -25,6 +25,7 @@ from scrubjay.memory import (
     within,
 )
 from scrubjay.stamp import CommitStamp
+from server.store.rows import private_to
 
 INHERITED_SCOPE = DEFAULT_SCOPE
 """What is known of a subject wherever it is asked."""
@@ -139,6 +140,14 @@ class Columns:
         self._arrays["successor"][slot] = _NONE
         self._times["accessed_at"][slot] = _NEVER
         self._place(memory_id, _NONE)
+
+    def confine(self, slot: int, memory: Memory, client_id: ClientId) -> None:
+        """Let a row be seen by this client alone, whatever it says itself; by whom it says where empty."""
+        owner = client_id or private_to(memory)
+        expires = self._times["expires_at"][slot] != MAX_MICROS
+        self._restricted -= bool(expires or self._arrays["owner"][slot] != _SHARED)
+        self._arrays["owner"][slot] = self._names["owner"].number(owner) if owner else _SHARED
+        self._restricted += bool(expires or owner)
 
     def note_access(self, slot: int, accessed_at: Micros) -> None:
         """Hear when a row was looked at last."""

@@ -11,12 +11,12 @@ stream alone, so it names the stamp that it has applied of each.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scrubjay.memory import Memory, MemoryId, Micros
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros
 from scrubjay.stamp import CommitStamp
 from scrubjay.text import tokens
 from server.index.columns import Columns, View
@@ -53,6 +53,8 @@ class ResidentStream:
     def __init__(self, dimension: int) -> None:
         self.lock = threading.Lock()
         self.applied: dict[str, CommitStamp] = {}
+        self.counted: dict[str, CommitStamp] = {}
+        """How far ``note_access`` has come in each stream's lane of access counts."""
         self.rows: list[Row | None] = []
         self.columns = Columns()
         self.conversations = Conversations(self.columns)
@@ -186,6 +188,14 @@ class ResidentStream:
         self._accessed[memory_id] = accessed_at
         if (slot := self._slots.get(memory_id)) is not None:
             self.columns.note_access(slot, accessed_at)
+
+    def confine(self, clients: Mapping[MemoryId, ClientId]) -> None:
+        """Let each memory be seen by its client alone, whatever it says itself; by whom it says where that
+        is empty."""
+        for memory_id, client_id in clients.items():
+            slot = self._slots.get(memory_id)
+            if slot is not None and (row := self.rows[slot]) is not None:
+                self.columns.confine(slot, row.memory, client_id)
 
     def slot(self, memory_id: MemoryId) -> int | None:
         """Where a memory is; None where it does not live here."""
