@@ -38,7 +38,7 @@ _Change = tuple[MemoryId, CommitStamp, v1.Change]
 # Of memories that the server has: it knows nothing of others, and would count nothing.
 _GROWN_TOUCHES = """
 SELECT id, total, last_access_at FROM touches
-WHERE total > sent AND id IN (SELECT id FROM rows WHERE commit_stamp > 0)
+WHERE total > sent AND EXISTS (SELECT 1 FROM rows WHERE rows.id = touches.id AND rows.commit_stamp > 0)
 LIMIT ?
 """
 

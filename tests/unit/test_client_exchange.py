@@ -11,11 +11,14 @@ from client_sync import Replica, TransferBroken, UpgradeNeeded, Wiped, synchroni
 from client_sync.exchange import bodies_of, next_request
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
-from client_sync.sync import MAX_RECOVERIES
+from client_sync.sync import MAX_RECOVERIES, apply_watch
 from scrubjay import v1
-from scrubjay.memory import ClientId, Micros, Subject, id_bytes
+from scrubjay.feed import seal_page, whole
+from scrubjay.memory import ClientId, Memory, Micros, Subject, id_bytes, new_memory_id
+from scrubjay.merge import create
 from scrubjay.operation import OperationKind
-from scrubjay.wire import to_timestamp
+from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, pack_field_stamps
+from scrubjay.wire import to_message, to_timestamp
 
 PHONE = Identity(b"principa", ClientId("phone"), Subject("user", "alice"))
 NOW = Micros(1_796_000_000_000_000)
@@ -63,10 +66,10 @@ def answered(*results: v1.OperationResult, page: v1.Page | None = None) -> v1.Sy
     )
 
 
-def quiet(request: v1.SyncRequest) -> v1.SyncResponse:
-    """Nothing changed; what is sent is applied."""
+def quiet(request: v1.SyncRequest, page: v1.Page | None = None) -> v1.SyncResponse:
+    """Nothing changed but what is in the page; what is sent is applied."""
     applied = v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED, commit_stamp=AT)
-    return answered(*(applied for _ in bodies_of(request)))
+    return answered(*(applied for _ in bodies_of(request)), page=page)
 
 
 def directs(directive: v1.Directive.ValueType) -> Answer:
@@ -202,3 +205,40 @@ def test_a_fork_that_another_process_on_the_file_brought_about_is_none(replica: 
 
     report = synchronize(replica, Scripted(meanwhile))
     assert (report.forked, report.pushed) == (False, 1)
+
+
+def news(number: int) -> v1.Page:
+    """One memory of another client's, new."""
+    memory_id = new_memory_id(NOW // 1000, bytes([number] * 10))
+    laptop = ClientId("laptop")
+    memory = Memory(id=memory_id, user_id="alice", content="tea", created_at=NOW, owner_client_id=laptop)
+    stamps = create(memory, Stamp(AT, ReplicaId(b"a laptop's file."))).stamps
+    message = to_message(memory, CommitStamp(AT)).SerializeToString()
+    change = whole(message, pack_field_stamps(stamps), PHONE.subject)
+    return seal_page([(memory_id, CommitStamp(AT), change)])
+
+
+def test_no_step_of_an_exchange_looks_through_all_memories(replica: Replica) -> None:
+    synchronize(replica, Scripted())
+    statements: set[str] = set()
+    with replica.file.reading() as sql:
+        sql.set_trace_callback(statements.add)
+    tea = replica.add("tea")
+    replica.touch(tea.id)
+    synchronize(replica, Scripted())
+    replica.update(tea.id, {"tags.drink": True})
+    synchronize(replica, Scripted(lambda request: quiet(request, page=news(1))))
+    response = v1.WatchResponse(from_sync_at=f"cursor {AT}", page=news(2), last_sync_at=f"cursor {AT}")
+    assert apply_watch(replica, response) is not None
+    replica.delete(tea.id)
+    synchronize(replica, Scripted())
+    with replica.file.reading() as sql:
+        sql.set_trace_callback(None)
+        asked = map(str.strip, statements)
+        plans = {
+            one: sql.execute(f"EXPLAIN QUERY PLAN {one}").fetchall()
+            for one in asked
+            if one.startswith(("SELECT", "INSERT", "UPDATE", "DELETE"))
+        }
+    assert [one for one, plan in plans.items() if any("SCAN rows" in step[3] for step in plan)] == []
+    assert any("touches" in one and "SELECT" in one for one in plans)
