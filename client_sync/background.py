@@ -218,7 +218,7 @@ class BackgroundSync:
         report = apply_watch(self._replica, response)
         if report is not None:
             self._tell(report)
-        if report is None or self._replica.status().unsent:  # maybe of another process
+        if report is None or report.unsent:  # maybe of another process
             self._wake.set()
 
     # --- both -------------------------------------------------------------------------------------

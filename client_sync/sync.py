@@ -238,30 +238,26 @@ def apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | No
     if response.more:
         return None
     with replica.syncing:
-        with replica.file.reading() as sql:
-            waiting = sql.execute(
-                "SELECT 1 FROM outbox WHERE number IS NOT NULL AND result IS NULL LIMIT 1"
-            ).fetchone()
-            flagged = any(get_meta(sql, key) is not None for key in ("reoffer_from", "forked", "reload"))
-            here, position = get_meta(sql, "cursor", ""), int(get_meta(sql, "position", 0))
-        if not flagged and here != response.from_sync_at and response.commit_stamp <= position:
-            return SyncReport()  # an echo of what came by another way
-        if waiting or flagged or here != response.from_sync_at:
-            return None
         try:
-            return _take_watched(replica, response)
+            return _apply_watch(replica, response)
         except CopyLost:
             recovery.begin_reload(replica)
             return None
 
 
-def _take_watched(replica: Replica, response: v1.WatchResponse) -> SyncReport | None:
+def _apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | None:
     report = SyncReport()
     server_time = from_timestamp(response.server_time)
     with replica.file.transaction(durable=False) as sql:
-        if get_meta(sql, "cursor", "") != response.from_sync_at:
+        outbox = Outbox(sql, replica.identity)
+        report.unsent = outbox.unanswered_count()
+        flagged = any(get_meta(sql, key) is not None for key in ("reoffer_from", "forked", "reload"))
+        if not flagged and get_meta(sql, "cursor", "") != response.from_sync_at:
+            echo = response.commit_stamp <= int(get_meta(sql, "position", 0))  # it came by another way
+            return report if echo else None
+        if flagged or outbox.sent():
             return None
-        copies = Copies(sql, replica.identity, Outbox(sql, replica.identity))
+        copies = Copies(sql, replica.identity, outbox)
         changes = open_page(response.page)
         copies.apply_page(changes)
         copies.take_applied(response.commit_stamp, server_time, more=response.more)
