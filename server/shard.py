@@ -21,12 +21,13 @@ from scrubjay.filters import Matcher
 from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, permitted, visible, within
 from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp, Stamp
-from scrubjay.wire import commit_micros
+from scrubjay.wire import commit_micros, last_commit_stamp
 from server.counting import AccessCounter
 from server.ending import Ending
 from server.feed import NOTHING_OWN, FeedPage, Own, Position, digests, read_page
 from server.index.cache import StreamCache
-from server.index.resident import View
+from server.index.past_streams import Embed, PastStreams
+from server.index.resident import ResidentStream, View
 from server.ingest.author import Author
 from server.ingest.batch import Sender
 from server.ingest.edits import delete_chosen
@@ -36,6 +37,7 @@ from server.ingest.operations import Merged
 from server.ingest.taking import take_upload
 from server.ingest.uploads import Arrived, Upload
 from server.pull import Pull, Pulled, read_pull, standing
+from server.recall.miss import Miss, explain_miss
 from server.recall.search import Hit, Query, search
 from server.snapshot_file import newest_page
 from server.snapshots import Snapshot, Snapshots
@@ -106,6 +108,7 @@ class Shard:
         self.highest = CommitStamp(0)
         self._store = store
         self._cache = cache
+        self._pasts = PastStreams(store, cache)
         self.hub = WatchHub()
         self.accesses = AccessCounter(store)
 
@@ -189,8 +192,60 @@ class Shard:
         if revision:
             with self._reading(revision):
                 pass
-        with self._cache.reading(extent) as stream:
+        with self._resident(extent, query) as stream:
             return search(stream, query)
+
+    def explain_miss(
+        self,
+        extent: Extent,
+        query: Query,
+        memory_id: MemoryId,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> Miss:
+        """The gate that keeps a memory out of the query's hits. MemoryNotFound and MemoryDeleted as ``get``,
+        and MemoryNotFound for one of another subject; an expired one is found."""
+        client_id = query.view.client_id
+        with self._reading(revision) as reading:
+            self._check_part(reading, extent, memory_id)
+            stored = reading.get(incarnation_of(extent), memory_id)
+            if stored is None and reading.deleted_for(incarnation_of(extent), memory_id, client_id):
+                raise MemoryDeleted(memory_id)
+        if stored is None or not permitted(stored.memory, client_id):
+            raise MemoryNotFound(memory_id)
+        with self._resident(extent, query) as stream:
+            return explain_miss(stream, query, memory_id)
+
+    @staticmethod
+    def _check_part(reading: Reading, extent: Extent, memory_id: MemoryId) -> None:
+        if isinstance(extent, StreamKey) and reading.stream_of(extent.incarnation, memory_id) != extent.stream:
+            raise MemoryNotFound(memory_id)
+
+    def _resident(self, extent: Extent, query: Query) -> AbstractContextManager[ResidentStream]:
+        return self._cache.reading(extent, accesses=query.recipe.decay_per_day < 1)
+
+    def search_past(
+        self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        """The best hits of the stream as it was at the view's ``now``, in whose milliseconds all that was
+        committed counts. Of those days no access is known."""
+        with self._past(key, query, embed, revision) as stream:
+            return search(stream, query)
+
+    @contextmanager
+    def _past(
+        self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Iterator[ResidentStream]:
+        end = last_commit_stamp(query.view.now)
+        with self._reading(revision) as reading:
+            head, newest = reading.head(key), reading.newest_operation(key)
+            until = newest if newest <= end else reading.newest_operation(key, end)
+        if head is not None and until == newest and query.recipe.decay_per_day == 1:
+            with self._cache.reading(key) as stream:
+                if stream.applied.get(key.stream, CommitStamp(0)) <= max(head.head, end):
+                    yield stream
+                    return
+        with self._pasts.reading(key, until, embed) as stream:
+            yield stream
 
     def history(
         self,

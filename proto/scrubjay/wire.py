@@ -24,7 +24,7 @@ from scrubjay.memory import (
     normal_json,
 )
 from scrubjay.merge import put, registers
-from scrubjay.stamp import CommitStamp, time_text
+from scrubjay.stamp import COUNTER_BITS, CommitStamp, time_text
 
 _MICROS_PER_SECOND = 1_000_000
 
@@ -235,7 +235,12 @@ def _privacy_level(number: int) -> PrivacyLevel:
 
 def commit_micros(commit_stamp: CommitStamp) -> Micros:
     """When a commit stamp was given."""
-    return Micros((commit_stamp >> 16) * 1000)
+    return Micros((commit_stamp >> COUNTER_BITS) * 1000)
+
+
+def last_commit_stamp(time: Micros) -> CommitStamp:
+    """The last one that may have been given in the millisecond of ``time``; 0 before 1970."""
+    return CommitStamp(max(0, (time // 1000 + 1 << COUNTER_BITS) - 1))
 
 
 def to_etag(commit_stamp: CommitStamp) -> str:
