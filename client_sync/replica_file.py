@@ -38,6 +38,7 @@ CREATE TABLE rows (
     terms BLOB
 );
 CREATE INDEX rows_by_created_at ON rows (created_at, id);
+CREATE INDEX rows_without_terms ON rows (terms) WHERE terms IS NULL;
 CREATE TABLE beneath (
     id BLOB NOT NULL PRIMARY KEY,
     commit_stamp INTEGER NOT NULL,

@@ -230,6 +230,16 @@ def test_pending_rows_are_indexed_a_few_at_a_time_until_none_is_left(rows: Rows)
         assert message_terms == packed_terms(content)
 
 
+def test_what_is_pending_is_found_without_a_look_at_the_rest(rows: Rows) -> None:
+    rows.add("tea", indexed=False)
+    asked: list[str] = []
+    rows.sql.set_trace_callback(asked.append)
+    assert index_pending(rows.sql, 2) == 1
+    rows.sql.set_trace_callback(None)
+    plans = [rows.sql.execute(f"EXPLAIN QUERY PLAN {one}").fetchall() for one in asked]
+    assert [plan for plan in plans if any("SCAN rows" in step[3] for step in plan)] == []
+
+
 def test_a_damaged_row_stops_neither_indexing_nor_search(rows: Rows) -> None:
     for where in ("message", "field_stamps"):
         bad = rows.add(f"tea with bad {where}", indexed=False)
