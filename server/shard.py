@@ -205,10 +205,11 @@ class Shard:
         """The gate that keeps a memory out of the query's hits. MemoryNotFound and MemoryDeleted as ``get``,
         and MemoryNotFound for one of another subject; an expired one is found."""
         client_id = query.view.client_id
+        incarnation = extent.incarnation if isinstance(extent, StreamKey) else extent
         with self._reading(revision) as reading:
             self._check_part(reading, extent, memory_id)
-            stored = reading.get(incarnation_of(extent), memory_id)
-            if stored is None and reading.deleted_for(incarnation_of(extent), memory_id, client_id):
+            stored = reading.get(incarnation, memory_id)
+            if stored is None and reading.deleted_for(incarnation, memory_id, client_id):
                 raise MemoryDeleted(memory_id)
         if stored is None or not permitted(stored.memory, client_id):
             raise MemoryNotFound(memory_id)
@@ -217,7 +218,10 @@ class Shard:
 
     @staticmethod
     def _check_part(reading: Reading, extent: Extent, memory_id: MemoryId) -> None:
-        if isinstance(extent, StreamKey) and reading.stream_of(extent.incarnation, memory_id) != extent.stream:
+        if (
+            isinstance(extent, StreamKey)
+            and reading.stream_of(extent.incarnation, memory_id) != extent.stream
+        ):
             raise MemoryNotFound(memory_id)
 
     def _resident(self, extent: Extent, query: Query) -> AbstractContextManager[ResidentStream]:

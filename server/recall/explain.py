@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from scrubjay import v1
 from scrubjay.memory import within
 from scrubjay.text import tokens
+from server.index.columns import INHERITED_SCOPE
+from server.recall.arms import DAY
 from server.recall.search import Hit, Query
+
+_MOST_WORDS = 5
 
 
 def explain(query: Query, hit: Hit) -> v1.Explanation:
@@ -16,21 +22,48 @@ def explain(query: Query, hit: Hit) -> v1.Explanation:
     ]
     held = set(tokens(hit.row.memory.content))
     matched = [term for term in dict.fromkeys(tokens(query.text)) if term in held]
-    scope = next((s for s in query.view.scopes if within(hit.row.memory.scope, s)), "")
+    sentence = "; ".join(_clauses(query, hit, matched))
     return v1.Explanation(
-        sentence=_sentence(hit, matched),
+        sentence=f"{sentence[:1].upper()}{sentence[1:]}.",
         contributions=contributions,
         matched_terms=matched,
-        scope=scope,
+        scope=_scope(query, hit),
     )
 
 
-def _sentence(hit: Hit, matched: list[str]) -> str:
-    meaning = f"Its meaning is {hit.contributions['dense'].measure:.0%} like the query's"
-    if "lexical" not in hit.contributions:
-        return f"{meaning}."
+def _scope(query: Query, hit: Hit) -> str:
+    scopes = query.view.scopes
+    asked = next((scope for scope in scopes if within(hit.row.memory.scope, scope)), "")
+    return asked or (INHERITED_SCOPE if scopes else "")
+
+
+def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
+    """What is worth saying of each arm, then of what else moved the score or let it in."""
+    memory, view = hit.row.memory, query.view
+    measures = {arm: part.measure for arm, part in hit.contributions.items()}
+    if "dense" in measures:
+        yield f"its meaning is {measures['dense']:.0%} like the query's"
+    if "lexical" in measures or "bm25" in measures:
+        yield _words(matched, measures.get("lexical"))
+    if measures.get("tag"):
+        yield f"{measures['tag']:.0%} of the query's words name a tag of it"
+    if "recent" in measures:
+        days = max(0, view.now - memory.created_at) / DAY
+        yield f"it is {days:.0f} days old" if days >= 1 else "it is of today"
+    if measures.get("open_tasks"):
+        yield "it is a task of these days"
+    if query.recipe.decay_per_day < 1:
+        yield "its score fades with the days since it was looked at last"
+    if "supersedes" in measures:
+        yield "it replaced a memory that matches better"
+    if "superseded" in measures:
+        yield f"it ranks under {memory.superseded_by}, which replaced it"
+    if view.inherited_scopes and not any(within(memory.scope, scope) for scope in view.scopes):
+        yield f"as a {memory.category} of {INHERITED_SCOPE} it is taken along"
+
+
+def _words(matched: list[str], share: float | None) -> str:
     if not matched:
-        return f"{meaning}; it shares no word with it."
-    words = ", ".join(matched[:5]) + (" …" if len(matched) > 5 else "")
-    share = hit.contributions["lexical"].measure
-    return f"{meaning}; it shares {words}, {share:.0%} of the query's words by weight."
+        return "it shares no word with it"
+    words = ", ".join(matched[:_MOST_WORDS]) + (" …" if len(matched) > _MOST_WORDS else "")
+    return f"it shares {words}" + ("" if share is None else f", {share:.0%} of the query's words by weight")

@@ -79,8 +79,8 @@ def search(stream: ResidentStream, query: Query) -> list[Hit]:
         return []
     passing = Passing(stream, query)
     scored = score(stream, query, passing)
-    best = _best(stream, query, scored, passing)
-    hits = [_hit(stream, query, scored, position) for position in best]
+    positions = best(stream, query, scored, passing)
+    hits = [to_hit(stream, query, scored, position) for position in positions]
     return _with_neighbours(stream, query, hits) if query.neighbours else hits
 
 
@@ -218,7 +218,7 @@ def _first(columns: Columns, slots: Slots, scores: Scores, count: int) -> NDArra
     return candidates[order[:count]]
 
 
-def _best(stream: ResidentStream, query: Query, scored: Scored, passing: Passing) -> Sequence[int]:
+def best(stream: ResidentStream, query: Query, scored: Scored, passing: Passing) -> Sequence[int]:
     """The positions of the hits, best first."""
     count = query.top_k
     while True:
@@ -230,7 +230,8 @@ def _best(stream: ResidentStream, query: Query, scored: Scored, passing: Passing
         count *= _MORE
 
 
-def _hit(stream: ResidentStream, query: Query, scored: Scored, position: int) -> Hit:
+def to_hit(stream: ResidentStream, query: Query, scored: Scored, position: int) -> Hit:
+    """A candidate as a hit, without its neighbours."""
     row = stream.rows[int(scored.slots[position])]
     assert row is not None  # what the columns let through lives
     left = 1.0 if scored.decay is None else float(scored.decay[position])

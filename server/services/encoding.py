@@ -29,6 +29,8 @@ def _tag(message: Descriptor, field: str, wire_type: int) -> bytes:
 _HITS = _tag(v1.SearchResponse.DESCRIPTOR, "hits", _LENGTH_DELIMITED)
 _HIT_MEMORY = _tag(v1.SearchHit.DESCRIPTOR, "memory", _LENGTH_DELIMITED)
 _HIT_SCORE = _tag(v1.SearchHit.DESCRIPTOR, "score", _FIXED64)
+_HIT_BEFORE = _tag(v1.SearchHit.DESCRIPTOR, "before", _LENGTH_DELIMITED)
+_HIT_AFTER = _tag(v1.SearchHit.DESCRIPTOR, "after", _LENGTH_DELIMITED)
 _LISTED = _tag(v1.ListResponse.DESCRIPTOR, "memories", _LENGTH_DELIMITED)
 _GOT = _tag(v1.GetResponse.DESCRIPTOR, "memory", _LENGTH_DELIMITED)
 _BATCH_GOT = _tag(v1.BatchGetResponse.DESCRIPTOR, "memories", _LENGTH_DELIMITED)
@@ -41,6 +43,12 @@ def search_response(hits: Iterable[tuple[bytes, float, bytes]], rest: v1.SearchR
 
 def _hit(memory: bytes, score: float, rest: bytes) -> bytes:
     return _delimited(_HIT_MEMORY, memory) + _HIT_SCORE + _DOUBLE.pack(score) + rest
+
+
+def neighbours(before: Iterable[bytes], after: Iterable[bytes]) -> bytes:
+    """A hit's neighbours, as a part of its other fields."""
+    earlier = b"".join(_delimited(_HIT_BEFORE, memory) for memory in before)
+    return earlier + b"".join(_delimited(_HIT_AFTER, memory) for memory in after)
 
 
 def list_response(memories: Iterable[bytes], rest: v1.ListResponse) -> bytes:

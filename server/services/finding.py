@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, RoleNotAllowed, check
-from scrubjay.memory import Subject, text_violation
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, MemoryId, Micros, Subject, text_violation
+from scrubjay.wire import from_timestamp
 from server.providers.embedder import TextKind
 from server.recall.explain import explain
 from server.recall.recipes import RECIPES
@@ -16,7 +17,16 @@ from server.recall.search import Hit, Query
 from server.router import tenant_of
 from server.services import encoding
 from server.services.memory_door import MemoryDoor, read_filter
-from server.services.requests import MAX_TOP_K, bounded, no_subject, read_subject
+from server.services.requests import (
+    MAX_NEIGHBOURS,
+    MAX_TOP_K,
+    at_most,
+    bounded,
+    check_memory_id,
+    inside,
+    no_subject,
+    read_subject,
+)
 from server.services.reranking import asked_rerank, outcome
 from server.store.memory_store import StreamKey
 from tenants.tenant import Caller
@@ -37,6 +47,9 @@ class Finding(MemoryDoor):
         """A subject's memories by meaning and by words; those of all subjects for a key that may."""
         query = self._query(request, caller)
         found = self._hits(request, caller, query)
+        if request.count_access:
+            tenant, looked_at = tenant_of(caller), [hit.row.memory for hit in found.hits]
+            self._router.shard(tenant).accesses.add(tenant.incarnation, looked_at, self._clock())
         return encoding.search_response(
             [
                 (hit.row.message, hit.score, _rest_of_hit(request, query, found, n))
@@ -44,9 +57,29 @@ class Finding(MemoryDoor):
             ],
             v1.SearchResponse(
                 scopes=query.view.scopes,
+                inherited_scopes=query.view.inherited_scopes,
                 recipe=str(query.recipe),
                 rerank=None if found.rerank is None else outcome(found.rerank),
             ),
+        )
+
+    def explain_miss(self, request: v1.ExplainMissRequest, caller: Caller) -> v1.ExplainMissResponse:
+        """Why a memory is not among a search's hits."""
+        if not request.HasField("search"):
+            raise InvalidField.of("search", "is missing; give the search that did not find it")
+        check_memory_id("memory_id", request.memory_id)
+        search, tenant = request.search, tenant_of(caller)
+        with inside("search"):
+            query, subject = self._query(search, caller), _subject(search, caller)
+            revision = self._revisions.heads(tenant.incarnation, search.min_revision)
+        extent = tenant.incarnation if subject is None else StreamKey(tenant.incarnation, subject.key)
+        miss = self._router.shard(tenant).explain_miss(extent, query, MemoryId(request.memory_id), revision)
+        return v1.ExplainMissResponse(
+            gate=v1.MissGate.ValueType(miss.gate),
+            sentence=miss.sentence,
+            rank=miss.rank,
+            score=miss.hit.score if miss.hit else 0.0,
+            explanation=explain(query, miss.hit) if miss.hit else None,
         )
 
     def _query(self, request: v1.SearchRequest, caller: Caller) -> Query:
@@ -57,9 +90,11 @@ class Finding(MemoryDoor):
         if recipe is None:
             raise InvalidField.of("recipe", f"{request.recipe!r} is none of {', '.join(RECIPES)}")
         top_k = bounded("top_k", request.top_k, recipe.top_k, MAX_TOP_K)
+        neighbours = at_most("neighbours", request.neighbours, MAX_NEIGHBOURS)
         view, matches = self._view(request, subject, caller), read_filter(request)
+        view = replace(view, inherit=request.inherit, valid_at=_valid_at(request))
         vector = self._embedder.embed([request.query], TextKind.QUERY)[0]
-        return Query(request.query, vector, recipe, view, top_k, matches)
+        return Query(request.query, vector, recipe, view, top_k, matches, neighbours)
 
     def _hits(self, request: v1.SearchRequest, caller: Caller, query: Query) -> Found:
         """What the query finds where the request says to look."""
@@ -80,14 +115,22 @@ class Finding(MemoryDoor):
 
 def _rest_of_hit(request: v1.SearchRequest, query: Query, found: Found, place: int) -> bytes:
     """What a hit has beside its memory and score, where it was asked for."""
-    if not request.explain and not (found.rerank and found.rerank.scores):
-        return b""
-    rest = v1.SearchHit()
+    hit, rest = found.hits[place], v1.SearchHit()
     if request.explain:
-        rest.explanation.CopyFrom(explain(query, found.hits[place]))
+        rest.explanation.CopyFrom(explain(query, hit))
     if found.rerank and found.rerank.scores:
         rest.rerank_score = found.rerank.scores[place]
-    return rest.SerializeToString()
+    before, after = ([row.message for row in rows] for rows in (hit.before, hit.after))
+    return rest.SerializeToString() + encoding.neighbours(before, after)
+
+
+def _valid_at(request: v1.SearchRequest) -> Micros | None:
+    if not request.HasField("valid_at"):
+        return None
+    time = from_timestamp(request.valid_at)
+    if not MIN_MICROS <= time <= MAX_MICROS:
+        raise InvalidField.of("valid_at", "lies outside the years 1 to 9999")
+    return time
 
 
 def _subject(request: v1.SearchRequest, caller: Caller) -> Subject | None:

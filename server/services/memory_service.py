@@ -14,7 +14,7 @@ from server.services.memory_writes import MemoryWrites
 from tenants.tenant import MEMORY_READERS, MEMORY_WRITERS, Role
 
 _PATH = "/scrubjay.v1.MemoryService/"
-_READS = ("Get", "BatchGet", "List", "Search", "History", "Watch")
+_READS = ("Get", "BatchGet", "List", "Search", "ExplainMiss", "History", "Watch")
 _WRITES = ("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback")
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
     {f"{_PATH}{rpc}": MEMORY_WRITERS for rpc in _WRITES} | {f"{_PATH}{rpc}": MEMORY_READERS for rpc in _READS}

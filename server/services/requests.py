@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from scrubjay.errors import InvalidField, check
@@ -19,6 +20,8 @@ MAX_BATCH = 100
 """One transaction's work: more would hold other writers of the shard up."""
 MAX_TOP_K = 200
 """More hits than this are a list, not an answer."""
+MAX_NEIGHBOURS = 5
+"""On either side of each hit."""
 MAX_PAGE = 1000
 """A page of 1 000 memories of usual size is some 300 KiB."""
 DEFAULT_PAGE = 100
@@ -102,3 +105,19 @@ def bounded(field: str, value: int, default: int, most: int) -> int:
     if not 0 <= value <= most:
         raise InvalidField.of(field, f"is {value}; give a number from 1 to {most}, or 0 for {default}")
     return value or default
+
+
+def at_most(field: str, value: int, most: int) -> int:
+    """A count from 0 to ``most``."""
+    if not 0 <= value <= most:
+        raise InvalidField.of(field, f"is {value}; give a number from 0 to {most}")
+    return value
+
+
+@contextmanager
+def inside(field: str) -> Iterator[None]:
+    """Tell of what is wrong in the block as of a part of the request's ``field``."""
+    try:
+        yield
+    except InvalidField as error:
+        raise InvalidField(violation.under(field) for violation in error.field_violations) from None

@@ -14,7 +14,7 @@ from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp, ReplicaId
 from server.store.lookups import AMONG, ids_value
 from server.store.rows import StreamKey
-from server.store.tables import access_counts, operations, replicas, waiting
+from server.store.tables import access_counts, operations, replicas, streams, waiting
 from server.store.transaction import Row, Transaction
 from tenants.tenant import Incarnation
 
@@ -120,6 +120,14 @@ class ReplicaReading:
         rows = self._transaction.all(self._replica_lookups.totals, values)
         return {row[0]: AccessTotal(*row) for row in rows}
 
+    def counts_heads(self, incarnation: Incarnation, stream: str | None = None) -> dict[str, CommitStamp]:
+        """The last stamp in the lane of counts of each stream of a tenant, or of the one named, that has
+        any."""
+        values: dict[str, Any] = {"incarnation": incarnation}
+        if stream is None:
+            return dict(self._transaction.all(_COUNTS_HEADS, values))
+        return dict(self._transaction.all(_COUNTS_HEAD, values | {"stream": stream}))
+
     def access_counts(self, key: StreamKey, after: CommitStamp, limit: int) -> list[AccessCount]:
         """At most ``limit`` counts that changed behind ``after``, in the order of the lane."""
         values = _in_stream(key) | {"after": after, "limit": limit}
@@ -146,6 +154,10 @@ def _of_stream(table: Table) -> ColumnElement[bool]:
 _REPLICA = select(replicas.c.client_id, replicas.c.number, replicas.c.chain).where(
     _of_stream(replicas), replicas.c.replica_id == bindparam("replica_id")
 )
+_COUNTS_HEADS = select(streams.c.stream, streams.c.counts_head).where(
+    streams.c.incarnation == bindparam("incarnation"), streams.c.counts_head > 0
+)
+_COUNTS_HEAD = _COUNTS_HEADS.where(streams.c.stream == bindparam("stream"))
 _TOUCHED = select(access_counts.c.memory_id).where(
     _of_stream(access_counts), access_counts.c.lane_stamp > bindparam("after")
 )

@@ -80,6 +80,62 @@ RERANKER_CHAT_MODEL: Reranker.ValueType  # 2
 """The chat model that the server is configured with."""
 Global___Reranker: _TypeAlias = Reranker  # noqa: Y015
 
+class _MissGate:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MissGateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MissGate.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MISS_GATE_UNSPECIFIED: _MissGate.ValueType  # 0
+    """Not said."""
+    MISS_GATE_NONE: _MissGate.ValueType  # 1
+    """None kept it out: it is a hit."""
+    MISS_GATE_SCOPE: _MissGate.ValueType  # 2
+    """It lies in no scope that was searched."""
+    MISS_GATE_AGENT_OR_RUN: _MissGate.ValueType  # 3
+    """It belongs to another agent or run."""
+    MISS_GATE_VALIDITY: _MissGate.ValueType  # 4
+    """It was not true at valid_at."""
+    MISS_GATE_EXPIRED: _MissGate.ValueType  # 5
+    """It has expired."""
+    MISS_GATE_FILTER: _MissGate.ValueType  # 6
+    """The filter is false of it."""
+    MISS_GATE_POOL: _MissGate.ValueType  # 7
+    """No arm chose it among the very many it could choose from."""
+    MISS_GATE_SUPERSEDED: _MissGate.ValueType  # 8
+    """It would be a hit, but ranks under what replaced it."""
+    MISS_GATE_THRESHOLD: _MissGate.ValueType  # 9
+    """Its score is below the recipe's threshold."""
+    MISS_GATE_TOP_K: _MissGate.ValueType  # 10
+    """As many as were asked for are better."""
+
+class MissGate(_MissGate, metaclass=_MissGateEnumTypeWrapper):
+    """What a memory must pass to be a hit, in this order."""
+
+MISS_GATE_UNSPECIFIED: MissGate.ValueType  # 0
+"""Not said."""
+MISS_GATE_NONE: MissGate.ValueType  # 1
+"""None kept it out: it is a hit."""
+MISS_GATE_SCOPE: MissGate.ValueType  # 2
+"""It lies in no scope that was searched."""
+MISS_GATE_AGENT_OR_RUN: MissGate.ValueType  # 3
+"""It belongs to another agent or run."""
+MISS_GATE_VALIDITY: MissGate.ValueType  # 4
+"""It was not true at valid_at."""
+MISS_GATE_EXPIRED: MissGate.ValueType  # 5
+"""It has expired."""
+MISS_GATE_FILTER: MissGate.ValueType  # 6
+"""The filter is false of it."""
+MISS_GATE_POOL: MissGate.ValueType  # 7
+"""No arm chose it among the very many it could choose from."""
+MISS_GATE_SUPERSEDED: MissGate.ValueType  # 8
+"""It would be a hit, but ranks under what replaced it."""
+MISS_GATE_THRESHOLD: MissGate.ValueType  # 9
+"""Its score is below the recipe's threshold."""
+MISS_GATE_TOP_K: MissGate.ValueType  # 10
+"""As many as were asked for are better."""
+Global___MissGate: _TypeAlias = MissGate  # noqa: Y015
+
 class _OperationKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1027,6 +1083,9 @@ class SearchRequest(_message.Message):
     RECIPE_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
+    INHERIT_FIELD_NUMBER: _builtins.int
+    VALID_AT_FIELD_NUMBER: _builtins.int
+    NEIGHBOURS_FIELD_NUMBER: _builtins.int
     ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
     COUNT_ACCESS_FIELD_NUMBER: _builtins.int
     RERANK_FIELD_NUMBER: _builtins.int
@@ -1042,13 +1101,19 @@ class SearchRequest(_message.Message):
     query: _builtins.str
     """What to look for, never blank, at most 16 KiB."""
     top_k: _builtins.int
-    """At most this many hits, 1 to 200. Default 10."""
+    """At most this many hits, 1 to 200. Default 10, or what the recipe says."""
     recipe: _builtins.str
-    """The named way of scoring: "default" (meaning and words) or "semantic" (meaning alone)."""
+    """The named way of scoring: "default" (meaning and words), "semantic" (meaning alone),
+    "shared-memory" (words, tags, what is recent, tasks) or "hybrid-v3" (meaning and BM25).
+    """
     explain: _builtins.bool
     """Say of each hit why it is there."""
     min_revision: _builtins.str
     """The read sees at least this revision."""
+    inherit: _builtins.bool
+    """Beside "scopes", take facts and preferences of the scope "general" along. Means nothing without scopes."""
+    neighbours: _builtins.int
+    """With each hit, so many memories from before and from after it in its conversation, 0 to 5."""
     across_subjects: _builtins.bool
     """Search all subjects of the tenant at once, for a key that was given this. user_id is empty then;
     agent_id and run_id narrow the result.
@@ -1062,6 +1127,10 @@ class SearchRequest(_message.Message):
     @_builtins.property
     def filter(self) -> _memory_pb2.Filter:
         """Only memories for which this holds."""
+
+    @_builtins.property
+    def valid_at(self) -> _timestamp_pb2.Timestamp:
+        """Only memories that were true in the world then: valid_from is not later, and valid_to is."""
 
     @_builtins.property
     def rerank(self) -> Global___Rerank:
@@ -1080,13 +1149,16 @@ class SearchRequest(_message.Message):
         recipe: _builtins.str = ...,
         explain: _builtins.bool = ...,
         min_revision: _builtins.str = ...,
+        inherit: _builtins.bool = ...,
+        valid_at: _timestamp_pb2.Timestamp | None = ...,
+        neighbours: _builtins.int = ...,
         across_subjects: _builtins.bool = ...,
         count_access: _builtins.bool = ...,
         rerank: Global___Rerank | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "rerank", b"rerank"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "rerank", b"rerank", "valid_at", b"valid_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "count_access", b"count_access", "explain", b"explain", "filter", b"filter", "min_revision", b"min_revision", "query", b"query", "recipe", b"recipe", "rerank", b"rerank", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "count_access", b"count_access", "explain", b"explain", "filter", b"filter", "inherit", b"inherit", "min_revision", b"min_revision", "neighbours", b"neighbours", "query", b"query", "recipe", b"recipe", "rerank", b"rerank", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id", "valid_at", b"valid_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1102,11 +1174,15 @@ class Contribution(_message.Message):
     MEASURE_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     arm: _builtins.str
-    """The arm: "dense" or "lexical"."""
+    """The arm, such as "dense" or "lexical". "supersedes" and "superseded" say what it gained or lost because
+    it replaced another memory or was replaced.
+    """
     measure: _builtins.float
-    """What the arm measured: a cosine, or the share of the query's terms by weight."""
+    """What the arm measured, 0 to 1: a cosine, or the share of the query's terms by weight."""
     value: _builtins.float
-    """measure times the recipe's weight for the arm. A hit's contributions add up to its score."""
+    """measure times the recipe's weight for the arm, less what age took. A hit's contributions add up to its
+    score.
+    """
     def __init__(
         self,
         *,
@@ -1135,7 +1211,7 @@ class Explanation(_message.Message):
     sentence: _builtins.str
     """One sentence for a person."""
     scope: _builtins.str
-    """The requested scope that let it in; empty where none was asked for."""
+    """The requested scope that let it in, or the one it was inherited from; empty where none was asked for."""
     @_builtins.property
     def contributions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Contribution]:
         """What each arm gave."""
@@ -1169,6 +1245,8 @@ class SearchHit(_message.Message):
     MEMORY_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
     RERANK_SCORE_FIELD_NUMBER: _builtins.int
     score: _builtins.float
     """0 to 1; means the same from query to query under one recipe and model."""
@@ -1182,17 +1260,27 @@ class SearchHit(_message.Message):
     def explanation(self) -> Global___Explanation:
         """Why, where asked for."""
 
+    @_builtins.property
+    def before(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
+        """What comes before it in its conversation, oldest first, where neighbours were asked for."""
+
+    @_builtins.property
+    def after(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
+        """What comes after it, oldest first."""
+
     def __init__(
         self,
         *,
         memory: _memory_pb2.Memory | None = ...,
         score: _builtins.float = ...,
         explanation: Global___Explanation | None = ...,
+        before: _abc.Iterable[_memory_pb2.Memory] | None = ...,
+        after: _abc.Iterable[_memory_pb2.Memory] | None = ...,
         rerank_score: _builtins.float | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score", "explanation", b"explanation", "memory", b"memory", "rerank_score", b"rerank_score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score", "explanation", b"explanation", "memory", b"memory", "rerank_score", b"rerank_score", "score", b"score"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score", "after", b"after", "before", b"before", "explanation", b"explanation", "memory", b"memory", "rerank_score", b"rerank_score", "score", b"score"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rerank_score: _TypeAlias = _typing.Literal["rerank_score"]  # noqa: Y015
     _WhichOneofArgType__rerank_score: _TypeAlias = _typing.Literal["_rerank_score", b"_rerank_score"]  # noqa: Y015
@@ -1209,6 +1297,7 @@ class SearchResponse(_message.Message):
     HITS_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
     RECIPE_FIELD_NUMBER: _builtins.int
+    INHERITED_SCOPES_FIELD_NUMBER: _builtins.int
     RERANK_FIELD_NUMBER: _builtins.int
     recipe: _builtins.str
     """The recipe that scored, with its version, such as "default-1"."""
@@ -1221,6 +1310,10 @@ class SearchResponse(_message.Message):
         """The scopes that were searched; empty: all."""
 
     @_builtins.property
+    def inherited_scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes of which facts and preferences were searched beside them."""
+
+    @_builtins.property
     def rerank(self) -> Global___RerankOutcome:
         """What came of the rerank; not set where none was asked for."""
 
@@ -1230,15 +1323,84 @@ class SearchResponse(_message.Message):
         hits: _abc.Iterable[Global___SearchHit] | None = ...,
         scopes: _abc.Iterable[_builtins.str] | None = ...,
         recipe: _builtins.str = ...,
+        inherited_scopes: _abc.Iterable[_builtins.str] | None = ...,
         rerank: Global___RerankOutcome | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rerank", b"rerank"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "recipe", b"recipe", "rerank", b"rerank", "scopes", b"scopes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hits", b"hits", "inherited_scopes", b"inherited_scopes", "recipe", b"recipe", "rerank", b"rerank", "scopes", b"scopes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SearchResponse: _TypeAlias = SearchResponse  # noqa: Y015
+
+@_typing.final
+class ExplainMissRequest(_message.Message):
+    """Request of ExplainMiss."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEARCH_FIELD_NUMBER: _builtins.int
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    memory_id: _builtins.str
+    """The memory. Of the search's subject, expired or not; another one is not found."""
+    @_builtins.property
+    def search(self) -> Global___SearchRequest:
+        """The search. A rerank in it is not done: ranks are the search's own."""
+
+    def __init__(
+        self,
+        *,
+        search: Global___SearchRequest | None = ...,
+        memory_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["search", b"search"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_id", b"memory_id", "search", b"search"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainMissRequest: _TypeAlias = ExplainMissRequest  # noqa: Y015
+
+@_typing.final
+class ExplainMissResponse(_message.Message):
+    """Response of ExplainMiss."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GATE_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
+    gate: Global___MissGate.ValueType
+    """The first gate that it did not pass."""
+    sentence: _builtins.str
+    """Why, in one sentence for a person."""
+    rank: _builtins.int
+    """Its place, from 1, among all that the filter lets through; 0 where it was not scored."""
+    score: _builtins.float
+    """Its score; 0 where it was not scored."""
+    @_builtins.property
+    def explanation(self) -> Global___Explanation:
+        """What it is made of; not set where it was not scored."""
+
+    def __init__(
+        self,
+        *,
+        gate: Global___MissGate.ValueType = ...,
+        sentence: _builtins.str = ...,
+        rank: _builtins.int = ...,
+        score: _builtins.float = ...,
+        explanation: Global___Explanation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["explanation", b"explanation", "gate", b"gate", "rank", b"rank", "score", b"score", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainMissResponse: _TypeAlias = ExplainMissResponse  # noqa: Y015
 
 @_typing.final
 class HistoryRequest(_message.Message):

@@ -90,6 +90,11 @@ class MemoryServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchResponse.FromString,
                 _registered_method=True)
+        self.ExplainMiss = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/ExplainMiss',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissResponse.FromString,
+                _registered_method=True)
         self.History = channel.unary_unary(
                 '/scrubjay.v1.MemoryService/History',
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.HistoryRequest.SerializeToString,
@@ -184,6 +189,13 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainMiss(self, request, context):
+        """Says why a memory is not among the hits of a search: the first gate that kept it out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def History(self, request, context):
         """Returns what happened to one memory, or to all of one subject, newest first.
         """
@@ -255,6 +267,11 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.Search,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchResponse.SerializeToString,
+            ),
+            'ExplainMiss': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainMiss,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissResponse.SerializeToString,
             ),
             'History': grpc.unary_unary_rpc_method_handler(
                     servicer.History,
@@ -565,6 +582,33 @@ class MemoryService(object):
             '/scrubjay.v1.MemoryService/Search',
             scrubjay_dot_v1_dot_memory__service__pb2.SearchRequest.SerializeToString,
             scrubjay_dot_v1_dot_memory__service__pb2.SearchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainMiss(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/ExplainMiss',
+            scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissResponse.FromString,
             options,
             channel_credentials,
             insecure,

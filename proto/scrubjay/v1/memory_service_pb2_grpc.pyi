@@ -57,6 +57,8 @@ class MemoryServiceStub:
     """Says how a memory was to who used it; its confidence follows."""
     Search: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.SearchRequest, _memory_service_pb2.SearchResponse]
     """Finds a subject's memories by meaning and by words."""
+    ExplainMiss: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ExplainMissRequest, _memory_service_pb2.ExplainMissResponse]
+    """Says why a memory is not among the hits of a search: the first gate that kept it out."""
     History: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]
@@ -91,6 +93,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Says how a memory was to who used it; its confidence follows."""
     Search: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SearchRequest, _memory_service_pb2.SearchResponse]  # type: ignore[assignment]
     """Finds a subject's memories by meaning and by words."""
+    ExplainMiss: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ExplainMissRequest, _memory_service_pb2.ExplainMissResponse]  # type: ignore[assignment]
+    """Says why a memory is not among the hits of a search: the first gate that kept it out."""
     History: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]  # type: ignore[assignment]
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]  # type: ignore[assignment]
@@ -188,6 +192,14 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.SearchResponse, _abc.Awaitable[_memory_service_pb2.SearchResponse]]:
         """Finds a subject's memories by meaning and by words."""
+
+    @_abc_1.abstractmethod
+    def ExplainMiss(
+        self,
+        request: _memory_service_pb2.ExplainMissRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ExplainMissResponse, _abc.Awaitable[_memory_service_pb2.ExplainMissResponse]]:
+        """Says why a memory is not among the hits of a search: the first gate that kept it out."""
 
     @_abc_1.abstractmethod
     def History(
