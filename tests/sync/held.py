@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from client_sync.copies import FORGOTTEN
 from scrubjay.feed import read_state
 from scrubjay.memory import MemoryId, id_text
 from scrubjay.merge import State
@@ -42,6 +43,8 @@ class Held:
     outbox: list[Queued]
     graves: set[MemoryId]
     dead_letters: set[MemoryId]
+    given_up: set[MemoryId]
+    """Those of the dead letters of whose refusal nobody heard."""
     touched: dict[MemoryId, int]
     counts: dict[MemoryId, int]
     embedded: dict[MemoryId, Stamp]
@@ -122,6 +125,10 @@ def _read(sql: sqlite3.Connection) -> Held:
         outbox=outbox,
         graves=named["graves"],
         dead_letters=named["dead_letters"],
+        given_up={
+            MemoryId(id_text(row[0]))
+            for row in sql.execute("SELECT memory_id FROM dead_letters WHERE reason = ?", (FORGOTTEN,))
+        },
         touched=_numbers(sql, "SELECT id, total FROM touches"),
         embedded={
             MemoryId(id_text(key)): Stamp.unpack(stamp)

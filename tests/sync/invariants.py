@@ -206,12 +206,13 @@ def no_lost_acknowledged_operation(world: World) -> None:
     """What an app was told is saved was accepted, or is stood over by later edits, or says why not."""
     for device in alive(world):
         held = world.held(device)
+        refused = held.dead_letters if world.collected else held.dead_letters - held.given_up
         for edit in device.edits:
             key = (device.place.incarnation, edit.memory_id)
             truth = world.oracle.living.get(key)
             if (
                 key in world.oracle.ever_dead  # also before a restore: the device was told
-                or edit.memory_id in held.dead_letters
+                or edit.memory_id in refused
                 or {edit.memory_id, apart_id(edit.memory_id)} & set(held.local)
             ):
                 continue

@@ -131,7 +131,7 @@ def refusals_forgotten() -> Iterator[None]:
         box.drop([entry])
         return 0
 
-    with patch.object(exchange, "_bury_letters", mutated):
+    with patch.object(exchange, "refuse", mutated):
         yield
 
 
