@@ -12,6 +12,7 @@ from scrubjay import v1
 from scrubjay.filters import Matcher, matcher
 from scrubjay.filters import from_message as filter_from_message
 from scrubjay.memory import Micros, Subject
+from scrubjay.merge import WriteResult
 from scrubjay.stamp import CommitStamp
 from server.index.resident import View
 from server.ingest.author import Author, server_replica
@@ -71,6 +72,18 @@ def author_of(caller: Caller) -> Author:
     return Author(caller.client_id, replica, caller.key_id, caller.role.name)
 
 
+def field_results(results: Iterable[WriteResult]) -> list[v1.FieldResult]:
+    """What became of each register that was written."""
+    return [
+        v1.FieldResult(
+            field=result.write.field,
+            outcome=v1.Outcome.ValueType(result.outcome),
+            stamp=str(result.standing),
+        )
+        for result in results
+    ]
+
+
 def read_filter(request: v1.ListRequest | v1.SearchRequest | v1.DeleteByFilterRequest) -> Matcher | None:
     """The request's filter, if it has one. InvalidField names the node that is wrong."""
     return matcher(filter_from_message(request.filter)) if request.HasField("filter") else None
@@ -79,7 +92,8 @@ def read_filter(request: v1.ListRequest | v1.SearchRequest | v1.DeleteByFilterRe
 def token_purpose(request: Message, incarnation: Incarnation) -> str:
     """What a page token of this request is bound to: the tenant, and all that chooses the rows."""
     chosen = type(request).FromString(request.SerializeToString())
-    for field in ("page_token", "page_size", "min_revision"):
-        chosen.ClearField(field)
+    for field in ("page_token", "page_size", "min_revision", "request_id"):
+        if field in chosen.DESCRIPTOR.fields_by_name:
+            chosen.ClearField(field)
     body = chosen.SerializeToString(deterministic=True)
     return f"{chosen.DESCRIPTOR.full_name}\0{incarnation}\0{body.hex()}"

@@ -11,7 +11,8 @@ import grpc
 import pytest
 
 from scrubjay import connect, v1
-from server.app import App
+from scrubjay.memory import Micros
+from server.app import App, wall_clock
 from server.config import Settings
 
 
@@ -73,14 +74,20 @@ def settings(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> Se
 
 
 @pytest.fixture
-def serving(settings: Settings) -> Iterator[Serving]:
+def clock() -> Callable[[], Micros]:
+    """The server's clock; a test that needs another time has one of its own."""
+    return wall_clock
+
+
+@pytest.fixture
+def serving(settings: Settings, clock: Callable[[], Micros]) -> Iterator[Serving]:
     """A running server."""
     with ExitStack() as stack:
 
         def open_channel(target: str, key: str, **options: object) -> grpc.Channel:
             return stack.enter_context(connect(target, key, **options))
 
-        app = stack.enter_context(App(settings))
+        app = stack.enter_context(App(settings, clock))
         first = app.first_credentials
         assert first is not None
         admin = v1.TenantAdminServiceStub(open_channel(app.address, first.admin.secret))
