@@ -55,6 +55,10 @@ class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading):
         """The head of every stream of a tenant."""
         return dict(self._transaction.all(_HEADS, {"incarnation": incarnation}))
 
+    def heads_together(self, incarnation: Incarnation) -> int:
+        """The sum of the heads of a tenant's streams: every commit raises it, and it is one row."""
+        return int(self._transaction.all(_HEADS_TOGETHER, {"incarnation": incarnation})[0][0] or 0)
+
     def highest_head(self) -> CommitStamp:
         """The highest head of all streams of all tenants."""
         return CommitStamp(self._transaction.all(_HIGHEST_HEAD, {})[0][0] or 0)
@@ -181,6 +185,7 @@ _LIMIT: BindParameter[int] = bindparam("limit")
 _HEAD = select(*HEAD_COLUMNS).where(_of_stream(streams))
 
 _HEADS = select(streams.c.stream, streams.c.head).where(_of_tenant(streams))
+_HEADS_TOGETHER = select(func.sum(streams.c.head)).where(_of_tenant(streams))
 _HIGHEST_HEAD = select(func.max(streams.c.head))
 _FIRST_STREAMS = (
     select(streams.c.incarnation, streams.c.stream)
