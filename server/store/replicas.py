@@ -123,7 +123,7 @@ class ReplicaReading:
     def counts_heads(self, incarnation: Incarnation, stream: str | None = None) -> dict[str, CommitStamp]:
         """The last stamp in the lane of counts of each stream of a tenant, or of the one named, that has
         any."""
-        values: dict[str, Any] = {"incarnation": incarnation}
+        values: dict[str, Any] = {"incarnation": incarnation, "never": 0}
         if stream is None:
             return dict(self._transaction.all(_COUNTS_HEADS, values))
         return dict(self._transaction.all(_COUNTS_HEAD, values | {"stream": stream}))
@@ -155,7 +155,7 @@ _REPLICA = select(replicas.c.client_id, replicas.c.number, replicas.c.chain).whe
     _of_stream(replicas), replicas.c.replica_id == bindparam("replica_id")
 )
 _COUNTS_HEADS = select(streams.c.stream, streams.c.counts_head).where(
-    streams.c.incarnation == bindparam("incarnation"), streams.c.counts_head > 0
+    streams.c.incarnation == bindparam("incarnation"), streams.c.counts_head > bindparam("never")
 )
 _COUNTS_HEAD = _COUNTS_HEADS.where(streams.c.stream == bindparam("stream"))
 _TOUCHED = select(access_counts.c.memory_id).where(
