@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from rpc.conftest import Serving, Tenant
 from rpc.refusal import refused
@@ -13,6 +17,7 @@ from scrubjay import v1
 from server.index import switch
 from tenants.database import open_engine
 
+BOUND_SECONDS = 20
 USERS = ("alice", "bob", "carol", "*")
 
 
@@ -190,3 +195,48 @@ def test_of_one_subject_it_finds_what_its_own_search_finds(
     assert found == pytest.approx(everything, abs=1e-6)
     assert list(found.values()) == sorted(found.values(), reverse=True)
     assert list(found) == list(scored(reader, across_subjects=True))
+
+
+def test_misses_and_neighbours_are_told_across_subjects(serving: Serving) -> None:
+    reader, phone = granted(serving), serving.named("dev", serving.dev.key, client_id="phone")
+    source = v1.Source(conversation_id="c-1")
+    for said in ("asks for coffee", "gets an answer"):
+        for user in ("alice", "bob"):
+            serving.dev.add(f"{user} {said}", user_id=user, source=source)
+    (hidden,) = phone.add("a private canary", privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
+    search = v1.SearchRequest(query="bob asks for coffee", across_subjects=True, top_k=1, neighbours=2)
+    (hit,) = reader.memories.Search(search).hits
+    # Of two subjects' conversations of one name, only the hit's own is around it.
+    assert [hit.memory.content, *(one.content for one in (*hit.before, *hit.after))] == [
+        "bob asks for coffee",
+        "bob gets an answer",
+    ]
+    search.filter.CopyFrom(of_user("alice"))
+    missed = reader.memories.ExplainMiss(v1.ExplainMissRequest(search=search, memory_id=hit.memory.id))
+    assert missed.gate == v1.MISS_GATE_FILTER
+    with refused() as answer:
+        reader.memories.ExplainMiss(v1.ExplainMissRequest(search=search, memory_id=hidden.id))
+    assert answer.error.reason == v1.ERROR_REASON_MEMORY_NOT_FOUND
+    with refused() as answer:
+        serving.dev.memories.ExplainMiss(v1.ExplainMissRequest(search=search, memory_id=hit.memory.id))
+    assert answer.code is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_look_across_subjects_counts_for_each_of_them(serving: Serving) -> None:
+    reader = granted(serving)
+    long_ago = Timestamp(seconds=1_600_000_000)
+    for user in ("alice", "bob"):
+        serving.dev.add(f"note of {user}", user_id=user, created_at=long_ago)
+    recipe = "shared-memory"
+    assert across(reader, "note of bob", top_k=1, recipe=recipe, count_access=True) == ["note of bob"]
+    until(lambda: across(reader, "note", recipe=recipe) == ["note of bob", "note of alice"])
+    assert across(reader, "note of alice", filter=of_user("alice"), recipe=recipe, count_access=True)
+    until(lambda: across(reader, "note", recipe=recipe) == ["note of alice", "note of bob"])
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for what a moment later holds."""
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
