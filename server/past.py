@@ -64,11 +64,6 @@ def stored(row: HistoryRow) -> list[HistoryChange]:
     return [change for change in row.changes if change.outcome in STORED]
 
 
-def deleted(row: HistoryRow) -> Memory | None:
-    """The memory that a DELETE took away, as it was; None where it took none, or did not keep it."""
-    return from_stored(v1.Memory.FromString(row.deleted)) if row.deleted else None
-
-
 def retold(operations: Iterable[HistoryRow], subject: Subject) -> Memory | None:
     """A memory as its own operations made it, oldest first, for deletions that did not keep it.
 
@@ -108,7 +103,7 @@ def read_past(reading: Reading, key: StreamKey, until: CommitStamp, space: str) 
 
     def taken(row: HistoryRow) -> Memory | None:
         died[row.memory_id] = row.private_to
-        return deleted(row) or _retold(reading, key, row)
+        return taken_away(reading, key, row)
 
     before = rewound(memories, _operations(reading, key.incarnation, key, until), taken)
     lived = {i: memory for i, memory in before.items() if memory is not None}
@@ -151,9 +146,12 @@ def _operations(
         before = page[-1].commit_stamp
 
 
-def _retold(reading: Reading, key: StreamKey, row: HistoryRow) -> Memory | None:
+def taken_away(reading: Reading, key: StreamKey, row: HistoryRow) -> Memory | None:
+    """The memory that a DELETE took away; None where a device deleted what never came."""
+    if row.deleted:
+        return from_stored(v1.Memory.FromString(row.deleted))
     if not row.changes:
-        return None  # a device deleted what never came
+        return None
     kind, _, name = key.stream.partition(":")
     operations = list(_operations(reading, key.incarnation, row.memory_id, CommitStamp(0)))
     return retold(reversed(operations), Subject(kind, name))

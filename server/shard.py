@@ -30,10 +30,11 @@ from server.index.past_streams import Embed, PastStreams
 from server.index.resident import ResidentStream, View
 from server.ingest.author import Author
 from server.ingest.batch import Sender
-from server.ingest.edits import delete_chosen
+from server.ingest.edits import Edit, delete_chosen
 from server.ingest.forgetting import Forgotten, Sweep, find, forget
 from server.ingest.offers import Offered, take_offered
 from server.ingest.operations import Merged
+from server.ingest.restoring import Restore, Revival, undoing
 from server.ingest.taking import take_upload
 from server.ingest.uploads import Arrived, Upload
 from server.pull import Pull, Pulled, read_pull, standing
@@ -235,6 +236,22 @@ class Shard:
         with self._past(key, query, embed, revision) as stream:
             return search(stream, query)
 
+    def explain_past_miss(
+        self,
+        key: StreamKey,
+        query: Query,
+        memory_id: MemoryId,
+        embed: Embed,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> Miss:
+        """``explain_miss`` of ``search_past``. MemoryNotFound where the client may see no such memory of
+        then."""
+        with self._past(key, query, embed, revision) as stream:
+            slot = stream.slot(memory_id)
+            if slot is None or not stream.columns.permits(slot, query.view.client_id):
+                raise MemoryNotFound(memory_id)
+            return explain_miss(stream, query, memory_id)
+
     @contextmanager
     def _past(
         self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
@@ -298,6 +315,11 @@ class Shard:
         if stream is None:
             raise MemoryNotFound(memory_id)
         return StreamKey(incarnation, stream)
+
+    def undoing(self, key: StreamKey, asked: Restore, client_id: ClientId, now: Micros) -> Edit | Revival:
+        """What a Restore asks for; see ``server.ingest.restoring``."""
+        with self._store.read() as reading:
+            return undoing(reading, key, asked, client_id, now)
 
     # --- writes -----------------------------------------------------------------------------------
 

@@ -149,6 +149,10 @@ class Columns:
         self._arrays["owner"][slot] = self._names["owner"].number(owner) if owner else _SHARED
         self._restricted += bool(expires or owner)
 
+    def permits(self, slot: int, client_id: ClientId) -> bool:
+        """Whether privacy lets the client see a row."""
+        return int(self._arrays["owner"][slot]) in (_SHARED, self._names["owner"].known(client_id))
+
     def note_access(self, slot: int, accessed_at: Micros) -> None:
         """Hear when a row was looked at last."""
         self._times["accessed_at"][slot] = accessed_at

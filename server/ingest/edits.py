@@ -38,7 +38,8 @@ class Edit:
     """What an Update asks for.
 
     ``values`` has the new memory; ``fields`` the mask's paths; ``vector`` the new content's, if any.
-    ``bases`` are the stamps its author was looking at, by register. ``reason`` is for History.
+    ``bases`` are the stamps its author was looking at, by register. ``reason`` is for History, and so is
+    ``restores``, the operation that it undoes.
     """
 
     memory_id: MemoryId
@@ -48,6 +49,7 @@ class Edit:
     etag: str
     vector: NDArray[np.float32] | None
     reason: str = ""
+    restores: str = ""
 
     def embedded(self, vector: NDArray[np.float32]) -> Edit:
         """The same edit with the vector of its new content."""
@@ -73,7 +75,7 @@ def update(
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
     guarded = old.memory if private_to(old.memory) else state.memory  # the old values were for its owner
     row = author.history_row(guarded, OperationKind.SET, written(results), stamp, commit_stamp)
-    writing.add_history(key, [replace(row, reason=edit.reason)])
+    writing.add_history(key, [replace(row, reason=edit.reason, restores=edit.restores)])
     return stored, results
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,14 @@ from tenants.tenant import Incarnation
 class Draft:
     """A valid memory that is not stored yet, and the vector of its content.
 
-    ``named`` says that its writer chose its id, so that a device's edits may wait for it.
+    ``named`` says that its writer chose its id, so that a device's edits may wait for it. ``restores`` is the
+    deleted memory that it brings back, if it does.
     """
 
     memory: Memory
     vector: NDArray[np.float32]
     named: bool = False
+    restores: str = ""
 
 
 def add(
@@ -81,10 +83,13 @@ def _add_to_stream(
     writing.add_history(
         key,
         [
-            author.history_row(
-                one.memory, OperationKind.CREATE, first_values(one.memory, stamp), stamp, one.commit_stamp
+            replace(
+                author.history_row(
+                    one.memory, OperationKind.CREATE, first_values(one.memory, stamp), stamp, one.commit_stamp
+                ),
+                restores=draft.restores,
             )
-            for one, stamp in zip(stored, stamps, strict=True)
+            for draft, one, stamp in zip(drafts, stored, stamps, strict=True)
         ],
     )
     return _edited(writing, key, space, drafts, author, stored, now_millis)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, RoleNotAllowed, check
-from scrubjay.memory import MAX_MICROS, MIN_MICROS, MemoryId, Micros, Subject, text_violation
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Memory, MemoryId, Micros, Subject, text_violation
 from scrubjay.wire import from_timestamp
 from server.providers.embedder import TextKind
 from server.recall.explain import explain
@@ -48,8 +52,7 @@ class Finding(MemoryDoor):
         query = self._query(request, caller)
         found = self._hits(request, caller, query)
         if request.count_access:
-            tenant, looked_at = tenant_of(caller), [hit.row.memory for hit in found.hits]
-            self._router.shard(tenant).accesses.add(tenant.incarnation, looked_at, self._clock())
+            self._count(caller, [hit.row.memory for hit in found.hits])
         return encoding.search_response(
             [
                 (hit.row.message, hit.score, _rest_of_hit(request, query, found, n))
@@ -73,7 +76,11 @@ class Finding(MemoryDoor):
             query, subject = self._query(search, caller), _subject(search, caller)
             revision = self._revisions.heads(tenant.incarnation, search.min_revision)
         extent = tenant.incarnation if subject is None else StreamKey(tenant.incarnation, subject.key)
-        miss = self._router.shard(tenant).explain_miss(extent, query, MemoryId(request.memory_id), revision)
+        shard, memory_id = self._router.shard(tenant), MemoryId(request.memory_id)
+        if isinstance(extent, StreamKey) and search.HasField("as_of"):
+            miss = shard.explain_past_miss(extent, query, memory_id, self._embed, revision)
+        else:
+            miss = shard.explain_miss(extent, query, memory_id, revision)
         return v1.ExplainMissResponse(
             gate=v1.MissGate.ValueType(miss.gate),
             sentence=miss.sentence,
@@ -92,9 +99,23 @@ class Finding(MemoryDoor):
         top_k = bounded("top_k", request.top_k, recipe.top_k, MAX_TOP_K)
         neighbours = at_most("neighbours", request.neighbours, MAX_NEIGHBOURS)
         view, matches = self._view(request, subject, caller), read_filter(request)
-        view = replace(view, inherit=request.inherit, valid_at=_valid_at(request))
+        as_of = _time("as_of", request)
+        view = replace(
+            view,
+            now=view.now if as_of is None else min(view.now, as_of),
+            inherit=request.inherit,
+            valid_at=_time("valid_at", request),
+        )
         vector = self._embedder.embed([request.query], TextKind.QUERY)[0]
         return Query(request.query, vector, recipe, view, top_k, matches, neighbours)
+
+    def _count(self, caller: Caller, looked_at: Sequence[Memory]) -> None:
+        """Count that these memories were looked at."""
+        tenant = tenant_of(caller)
+        self._router.shard(tenant).accesses.add(tenant.incarnation, looked_at, self._clock())
+
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return self._embedder.embed(texts, TextKind.DOCUMENT)
 
     def _hits(self, request: v1.SearchRequest, caller: Caller, query: Query) -> Found:
         """What the query finds where the request says to look."""
@@ -105,6 +126,9 @@ class Finding(MemoryDoor):
         pool = query if asked is None else replace(query, top_k=asked.pool)
         if subject is None:
             hits = shard.search_tenant(tenant.incarnation, pool, revision)
+        elif request.HasField("as_of"):
+            key = StreamKey(tenant.incarnation, subject.key)
+            hits = shard.search_past(key, pool, self._embed, revision)
         else:
             hits = shard.search(StreamKey(tenant.incarnation, subject.key), pool, revision)
         if asked is None:
@@ -124,12 +148,12 @@ def _rest_of_hit(request: v1.SearchRequest, query: Query, found: Found, place: i
     return rest.SerializeToString() + encoding.neighbours(before, after)
 
 
-def _valid_at(request: v1.SearchRequest) -> Micros | None:
-    if not request.HasField("valid_at"):
+def _time(field: Literal["as_of", "valid_at"], request: v1.SearchRequest) -> Micros | None:
+    if not request.HasField(field):
         return None
-    time = from_timestamp(request.valid_at)
+    time = from_timestamp(getattr(request, field))
     if not MIN_MICROS <= time <= MAX_MICROS:
-        raise InvalidField.of("valid_at", "lies outside the years 1 to 9999")
+        raise InvalidField.of(field, "lies outside the years 1 to 9999")
     return time
 
 
@@ -142,4 +166,6 @@ def _subject(request: v1.SearchRequest, caller: Caller) -> Subject | None:
             "this key may not search across subjects; use one that was made with across_subjects"
         )
     no_subject(request)
+    if request.HasField("as_of"):
+        raise InvalidField.of("as_of", "is for the memories of one subject; name it, or leave this out")
     return None

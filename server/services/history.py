@@ -30,6 +30,7 @@ def history_entry(row: HistoryRow) -> v1.HistoryEntry:
         spell_id=row.spell,
         sentence=sentence(row),
         reason=row.reason,
+        restores=row.restores,
     )
 
 

@@ -6,21 +6,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from server.services.backend_watch import BackendWatch
+from server.services.context import Contexts
 from server.services.feedback import Feedback
-from server.services.finding import Finding
 from server.services.forgetting import Forgetting
 from server.services.memory_reads import MemoryReads
 from server.services.memory_writes import MemoryWrites
+from server.services.restoring import Restoring
 from tenants.tenant import MEMORY_READERS, MEMORY_WRITERS, Role
 
 _PATH = "/scrubjay.v1.MemoryService/"
-_READS = ("Get", "BatchGet", "List", "Search", "ExplainMiss", "History", "Watch")
-_WRITES = ("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback")
+_READS = ("Get", "BatchGet", "List", "Search", "Context", "ExplainMiss", "History", "Watch")
+_WRITES = ("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback", "Restore")
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
     {f"{_PATH}{rpc}": MEMORY_WRITERS for rpc in _WRITES} | {f"{_PATH}{rpc}": MEMORY_READERS for rpc in _READS}
 )
 """Who may call what."""
 
 
-class MemoryService(MemoryWrites, MemoryReads, Forgetting, Feedback, BackendWatch, Finding):
+class MemoryService(MemoryWrites, Restoring, MemoryReads, Forgetting, Feedback, BackendWatch, Contexts):
     """Answers MemoryService's RPCs."""

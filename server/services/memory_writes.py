@@ -21,7 +21,7 @@ from server.ingest.raw import Draft, add
 from server.providers.embedder import TextKind
 from server.router import tenant_of
 from server.services.masks import edit_of
-from server.services.memory_door import MemoryDoor, author_of
+from server.services.memory_door import MemoryDoor, author_of, field_results
 from server.services.requests import (
     MAX_BATCH,
     check_memory_id,
@@ -99,14 +99,7 @@ class MemoryWrites(MemoryDoor):
             stored, results = update(writing, key, tenant.space, edit, author_of(caller), now)
             return v1.UpdateResponse(
                 memory=v1.Memory.FromString(stored.message),
-                results=[
-                    v1.FieldResult(
-                        field=result.write.field,
-                        outcome=v1.Outcome.ValueType(result.outcome),
-                        stamp=str(result.standing),
-                    )
-                    for result in results
-                ],
+                results=field_results(results),
                 revision=self._revision(writing, [key]),
             )
 

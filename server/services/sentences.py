@@ -73,11 +73,11 @@ def _wish(row: HistoryRow) -> str:
 def _deed(row: HistoryRow) -> str:
     match row.kind:
         case OperationKind.CREATE:
-            return "created it"
+            return f"brought back the deleted memory {row.restores}" if row.restores else "created it"
         case OperationKind.DELETE:
             return "deleted it"
     stored = [change for change in row.changes if change.outcome is not Outcome.SUPERSEDED]
-    return _both("changed", "removed", stored)
+    return _both("changed", "removed", stored) + (", undoing an earlier edit" if row.restores else "")
 
 
 def _both(change: str, remove: str, changes: Sequence[HistoryChange]) -> str:

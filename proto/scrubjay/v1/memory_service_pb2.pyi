@@ -192,6 +192,62 @@ MEMORY_CHANGE_KIND_HIDDEN: MemoryChangeKind.ValueType  # 3
 """It was made private by its owner, or left the scopes asked for."""
 Global___MemoryChangeKind: _TypeAlias = MemoryChangeKind  # noqa: Y015
 
+class _ContextGroup:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ContextGroupEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextGroup.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONTEXT_GROUP_UNSPECIFIED: _ContextGroup.ValueType  # 0
+    """Not said; a server never sends it."""
+    CONTEXT_GROUP_LONG_TERM: _ContextGroup.ValueType  # 1
+    """What lasts: facts, preferences and the tenant's own categories."""
+    CONTEXT_GROUP_RECENT: _ContextGroup.ValueType  # 2
+    """What is going on: tasks and events."""
+
+class ContextGroup(_ContextGroup, metaclass=_ContextGroupEnumTypeWrapper):
+    """Where a memory stands in a context block."""
+
+CONTEXT_GROUP_UNSPECIFIED: ContextGroup.ValueType  # 0
+"""Not said; a server never sends it."""
+CONTEXT_GROUP_LONG_TERM: ContextGroup.ValueType  # 1
+"""What lasts: facts, preferences and the tenant's own categories."""
+CONTEXT_GROUP_RECENT: ContextGroup.ValueType  # 2
+"""What is going on: tasks and events."""
+Global___ContextGroup: _TypeAlias = ContextGroup  # noqa: Y015
+
+class _ContextCutReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ContextCutReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ContextCutReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONTEXT_CUT_REASON_UNSPECIFIED: _ContextCutReason.ValueType  # 0
+    """Not said; a server never sends it."""
+    CONTEXT_CUT_REASON_CONFIDENCE: _ContextCutReason.ValueType  # 1
+    """Its confidence is below min_confidence."""
+    CONTEXT_CUT_REASON_SUPERSEDED: _ContextCutReason.ValueType  # 2
+    """What replaced it was found too."""
+    CONTEXT_CUT_REASON_TOKENS: _ContextCutReason.ValueType  # 3
+    """It did not fit in what was left of max_tokens."""
+    CONTEXT_CUT_REASON_ITEMS: _ContextCutReason.ValueType  # 4
+    """There were max_items better ones."""
+
+class ContextCutReason(_ContextCutReason, metaclass=_ContextCutReasonEnumTypeWrapper):
+    """Why a memory that was found is not in the block."""
+
+CONTEXT_CUT_REASON_UNSPECIFIED: ContextCutReason.ValueType  # 0
+"""Not said; a server never sends it."""
+CONTEXT_CUT_REASON_CONFIDENCE: ContextCutReason.ValueType  # 1
+"""Its confidence is below min_confidence."""
+CONTEXT_CUT_REASON_SUPERSEDED: ContextCutReason.ValueType  # 2
+"""What replaced it was found too."""
+CONTEXT_CUT_REASON_TOKENS: ContextCutReason.ValueType  # 3
+"""It did not fit in what was left of max_tokens."""
+CONTEXT_CUT_REASON_ITEMS: ContextCutReason.ValueType  # 4
+"""There were max_items better ones."""
+Global___ContextCutReason: _TypeAlias = ContextCutReason  # noqa: Y015
+
 @_typing.final
 class AddRequest(_message.Message):
     """Request of Add."""
@@ -1068,6 +1124,82 @@ class RerankOutcome(_message.Message):
 Global___RerankOutcome: _TypeAlias = RerankOutcome  # noqa: Y015
 
 @_typing.final
+class RestoreRequest(_message.Message):
+    """Request of Restore."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    ETAG_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    memory_id: _builtins.str
+    """The memory, living or deleted."""
+    operation_id: _builtins.str
+    """The operation to undo, from History. Empty for a deleted memory: its deletion."""
+    etag: _builtins.str
+    """Refuse with ABORTED unless the memory still has this etag."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these of the fields that it changed, as History names them; "tags" and "metadata" stand for all of
+        theirs. Empty: all.
+        """
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        memory_id: _builtins.str = ...,
+        operation_id: _builtins.str = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+        etag: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["etag", b"etag", "fields", b"fields", "memory_id", b"memory_id", "operation_id", b"operation_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreRequest: _TypeAlias = RestoreRequest  # noqa: Y015
+
+@_typing.final
+class RestoreResponse(_message.Message):
+    """Response of Restore."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.str
+    """A read with this min_revision sees the write."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """The memory as it is now; a deleted one has a new id."""
+
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.FieldResult]:
+        """One result for each register that was written back; none where a deleted memory came back."""
+
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        results: _abc.Iterable[_memory_pb2.FieldResult] | None = ...,
+        revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory", "results", b"results", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreResponse: _TypeAlias = RestoreResponse  # noqa: Y015
+
+@_typing.final
 class SearchRequest(_message.Message):
     """Request of Search."""
 
@@ -1084,6 +1216,7 @@ class SearchRequest(_message.Message):
     EXPLAIN_FIELD_NUMBER: _builtins.int
     MIN_REVISION_FIELD_NUMBER: _builtins.int
     INHERIT_FIELD_NUMBER: _builtins.int
+    AS_OF_FIELD_NUMBER: _builtins.int
     VALID_AT_FIELD_NUMBER: _builtins.int
     NEIGHBOURS_FIELD_NUMBER: _builtins.int
     ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
@@ -1129,6 +1262,12 @@ class SearchRequest(_message.Message):
         """Only memories for which this holds."""
 
     @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """Search what was known then: the memories as they were once all was committed that this millisecond
+        saw, deleted ones too, except what privacy hides from the caller today. Later than now is now.
+        """
+
+    @_builtins.property
     def valid_at(self) -> _timestamp_pb2.Timestamp:
         """Only memories that were true in the world then: valid_from is not later, and valid_to is."""
 
@@ -1150,15 +1289,16 @@ class SearchRequest(_message.Message):
         explain: _builtins.bool = ...,
         min_revision: _builtins.str = ...,
         inherit: _builtins.bool = ...,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
         valid_at: _timestamp_pb2.Timestamp | None = ...,
         neighbours: _builtins.int = ...,
         across_subjects: _builtins.bool = ...,
         count_access: _builtins.bool = ...,
         rerank: Global___Rerank | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "rerank", b"rerank", "valid_at", b"valid_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["as_of", b"as_of", "filter", b"filter", "rerank", b"rerank", "valid_at", b"valid_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "count_access", b"count_access", "explain", b"explain", "filter", b"filter", "inherit", b"inherit", "min_revision", b"min_revision", "neighbours", b"neighbours", "query", b"query", "recipe", b"recipe", "rerank", b"rerank", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id", "valid_at", b"valid_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "agent_id", b"agent_id", "as_of", b"as_of", "count_access", b"count_access", "explain", b"explain", "filter", b"filter", "inherit", b"inherit", "min_revision", b"min_revision", "neighbours", b"neighbours", "query", b"query", "recipe", b"recipe", "rerank", b"rerank", "run_id", b"run_id", "scopes", b"scopes", "top_k", b"top_k", "user_id", b"user_id", "valid_at", b"valid_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1515,6 +1655,7 @@ class HistoryEntry(_message.Message):
     SPELL_ID_FIELD_NUMBER: _builtins.int
     SENTENCE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    RESTORES_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     """The operation's UUID."""
     memory_id: _builtins.str
@@ -1542,6 +1683,10 @@ class HistoryEntry(_message.Message):
     reason: _builtins.str
     """Why it was done: "feedback: " with its kind, such as "feedback: WRONG", or "forgotten: " with the rule,
     such as "forgotten: expired". Empty for everything else.
+    """
+    restores: _builtins.str
+    """What a Restore brought back: of a CREATE the id of the deleted memory, of a SET the operation_id of the
+    operation that it undid. Empty for everything else.
     """
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
@@ -1573,10 +1718,11 @@ class HistoryEntry(_message.Message):
         spell_id: _builtins.str = ...,
         sentence: _builtins.str = ...,
         reason: _builtins.str = ...,
+        restores: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["claimed_time", b"claimed_time", "commit_time", b"commit_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "changes", b"changes", "claimed_time", b"claimed_time", "client_id", b"client_id", "commit_stamp", b"commit_stamp", "commit_time", b"commit_time", "kind", b"kind", "memory_id", b"memory_id", "operation_id", b"operation_id", "outcome", b"outcome", "reason", b"reason", "replica_id", b"replica_id", "role", b"role", "sentence", b"sentence", "spell_id", b"spell_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "changes", b"changes", "claimed_time", b"claimed_time", "client_id", b"client_id", "commit_stamp", b"commit_stamp", "commit_time", b"commit_time", "kind", b"kind", "memory_id", b"memory_id", "operation_id", b"operation_id", "outcome", b"outcome", "reason", b"reason", "replica_id", b"replica_id", "restores", b"restores", "role", b"role", "sentence", b"sentence", "spell_id", b"spell_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1723,3 +1869,205 @@ class MemoryServiceWatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MemoryServiceWatchResponse: _TypeAlias = MemoryServiceWatchResponse  # noqa: Y015
+
+@_typing.final
+class ContextRequest(_message.Message):
+    """Request of Context. What it shares with SearchRequest means the same."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    INHERIT_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    RECIPE_FIELD_NUMBER: _builtins.int
+    MAX_ITEMS_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    MIN_CONFIDENCE_FIELD_NUMBER: _builtins.int
+    AS_OF_FIELD_NUMBER: _builtins.int
+    COUNT_ACCESS_FIELD_NUMBER: _builtins.int
+    MIN_REVISION_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """The subject, as in SearchRequest."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    query: _builtins.str
+    """What the prompt is about, such as the user's newest message; never blank, at most 16 KiB."""
+    inherit: _builtins.bool
+    """Take PREFERENCE and FACT memories of "general" along."""
+    recipe: _builtins.str
+    """The named way of scoring."""
+    max_items: _builtins.int
+    """At most this many memories, 1 to 20. Default 8."""
+    max_tokens: _builtins.int
+    """At most this many tokens, 100 to 32000, as the server estimates them. Default 1000."""
+    min_confidence: _builtins.float
+    """Leave out memories that are less sure than this, 0 to 1. Default 0.4."""
+    count_access: _builtins.bool
+    """Count that the memories in the block were looked at."""
+    min_revision: _builtins.str
+    """The read sees at least this revision."""
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only these scopes and what lies below them. Empty: all."""
+
+    @_builtins.property
+    def filter(self) -> _memory_pb2.Filter:
+        """Only memories for which this holds."""
+
+    @_builtins.property
+    def as_of(self) -> _timestamp_pb2.Timestamp:
+        """As the store was at this time."""
+
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        query: _builtins.str = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        inherit: _builtins.bool = ...,
+        filter: _memory_pb2.Filter | None = ...,
+        recipe: _builtins.str = ...,
+        max_items: _builtins.int = ...,
+        max_tokens: _builtins.int = ...,
+        min_confidence: _builtins.float | None = ...,
+        as_of: _timestamp_pb2.Timestamp | None = ...,
+        count_access: _builtins.bool = ...,
+        min_revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence", "as_of", b"as_of", "filter", b"filter", "min_confidence", b"min_confidence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence", "agent_id", b"agent_id", "as_of", b"as_of", "count_access", b"count_access", "filter", b"filter", "inherit", b"inherit", "max_items", b"max_items", "max_tokens", b"max_tokens", "min_confidence", b"min_confidence", "min_revision", b"min_revision", "query", b"query", "recipe", b"recipe", "run_id", b"run_id", "scopes", b"scopes", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__min_confidence: _TypeAlias = _typing.Literal["min_confidence"]  # noqa: Y015
+    _WhichOneofArgType__min_confidence: _TypeAlias = _typing.Literal["_min_confidence", b"_min_confidence"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_confidence) -> _WhichOneofReturnType__min_confidence | None: ...
+
+Global___ContextRequest: _TypeAlias = ContextRequest  # noqa: Y015
+
+@_typing.final
+class ContextItem(_message.Message):
+    """One memory of a context block."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    SCORE_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    group: Global___ContextGroup.ValueType
+    """Where it stands in the block."""
+    score: _builtins.float
+    """Its score in the search."""
+    tokens: _builtins.int
+    """What its line costs."""
+    @_builtins.property
+    def memory(self) -> _memory_pb2.Memory:
+        """The memory."""
+
+    def __init__(
+        self,
+        *,
+        memory: _memory_pb2.Memory | None = ...,
+        group: Global___ContextGroup.ValueType = ...,
+        score: _builtins.float = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["memory", b"memory"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "memory", b"memory", "score", b"score", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextItem: _TypeAlias = ContextItem  # noqa: Y015
+
+@_typing.final
+class ContextCut(_message.Message):
+    """One memory that was found and is not in the block."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    memory_id: _builtins.str
+    """The memory's id."""
+    reason: Global___ContextCutReason.ValueType
+    """Why it was left out."""
+    sentence: _builtins.str
+    """Why, in one sentence for a person."""
+    def __init__(
+        self,
+        *,
+        memory_id: _builtins.str = ...,
+        reason: Global___ContextCutReason.ValueType = ...,
+        sentence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_id", b"memory_id", "reason", b"reason", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextCut: _TypeAlias = ContextCut  # noqa: Y015
+
+@_typing.final
+class ContextResponse(_message.Message):
+    """Response of Context."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    CUTS_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
+    INHERITED_SCOPES_FIELD_NUMBER: _builtins.int
+    RECIPE_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The block; empty where nothing was found."""
+    tokens: _builtins.int
+    """The block's tokens, as the server estimates them: one for a Chinese character, one for four others."""
+    recipe: _builtins.str
+    """The recipe that scored, with its version."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextItem]:
+        """The memories in it, best first."""
+
+    @_builtins.property
+    def cuts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContextCut]:
+        """What was found and left out, best first."""
+
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes that were searched; empty: all."""
+
+    @_builtins.property
+    def inherited_scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes of which PREFERENCE and FACT memories were taken along."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        items: _abc.Iterable[Global___ContextItem] | None = ...,
+        cuts: _abc.Iterable[Global___ContextCut] | None = ...,
+        tokens: _builtins.int = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
+        inherited_scopes: _abc.Iterable[_builtins.str] | None = ...,
+        recipe: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cuts", b"cuts", "inherited_scopes", b"inherited_scopes", "items", b"items", "recipe", b"recipe", "scopes", b"scopes", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ContextResponse: _TypeAlias = ContextResponse  # noqa: Y015

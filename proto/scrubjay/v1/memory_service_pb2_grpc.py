@@ -85,6 +85,11 @@ class MemoryServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackResponse.FromString,
                 _registered_method=True)
+        self.Restore = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/Restore',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.RestoreRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.RestoreResponse.FromString,
+                _registered_method=True)
         self.Search = channel.unary_unary(
                 '/scrubjay.v1.MemoryService/Search',
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchRequest.SerializeToString,
@@ -94,6 +99,11 @@ class MemoryServiceStub(object):
                 '/scrubjay.v1.MemoryService/ExplainMiss',
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissResponse.FromString,
+                _registered_method=True)
+        self.Context = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/Context',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextResponse.FromString,
                 _registered_method=True)
         self.History = channel.unary_unary(
                 '/scrubjay.v1.MemoryService/History',
@@ -182,6 +192,13 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Restore(self, request, context):
+        """Undoes an operation: writes back what it replaced, or brings back what it deleted, under a new id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Search(self, request, context):
         """Finds a subject's memories by meaning and by words.
         """
@@ -191,6 +208,13 @@ class MemoryServiceServicer(object):
 
     def ExplainMiss(self, request, context):
         """Says why a memory is not among the hits of a search: the first gate that kept it out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Context(self, request, context):
+        """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -263,6 +287,11 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.FeedbackResponse.SerializeToString,
             ),
+            'Restore': grpc.unary_unary_rpc_method_handler(
+                    servicer.Restore,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.RestoreRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.RestoreResponse.SerializeToString,
+            ),
             'Search': grpc.unary_unary_rpc_method_handler(
                     servicer.Search,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.SearchRequest.FromString,
@@ -272,6 +301,11 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.ExplainMiss,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissResponse.SerializeToString,
+            ),
+            'Context': grpc.unary_unary_rpc_method_handler(
+                    servicer.Context,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextResponse.SerializeToString,
             ),
             'History': grpc.unary_unary_rpc_method_handler(
                     servicer.History,
@@ -566,6 +600,33 @@ class MemoryService(object):
             _registered_method=True)
 
     @staticmethod
+    def Restore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/Restore',
+            scrubjay_dot_v1_dot_memory__service__pb2.RestoreRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.RestoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Search(request,
             target,
             options=(),
@@ -609,6 +670,33 @@ class MemoryService(object):
             '/scrubjay.v1.MemoryService/ExplainMiss',
             scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissRequest.SerializeToString,
             scrubjay_dot_v1_dot_memory__service__pb2.ExplainMissResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Context(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/Context',
+            scrubjay_dot_v1_dot_memory__service__pb2.ContextRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.ContextResponse.FromString,
             options,
             channel_credentials,
             insecure,

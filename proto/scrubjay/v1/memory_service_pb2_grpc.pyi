@@ -55,10 +55,14 @@ class MemoryServiceStub:
     """Deletes for ever what the tenant's forget_policy lets go, as the daily sweep does, or lists it."""
     Feedback: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.FeedbackRequest, _memory_service_pb2.FeedbackResponse]
     """Says how a memory was to who used it; its confidence follows."""
+    Restore: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RestoreRequest, _memory_service_pb2.RestoreResponse]
+    """Undoes an operation: writes back what it replaced, or brings back what it deleted, under a new id."""
     Search: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.SearchRequest, _memory_service_pb2.SearchResponse]
     """Finds a subject's memories by meaning and by words."""
     ExplainMiss: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ExplainMissRequest, _memory_service_pb2.ExplainMissResponse]
     """Says why a memory is not among the hits of a search: the first gate that kept it out."""
+    Context: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ContextRequest, _memory_service_pb2.ContextResponse]
+    """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens."""
     History: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]
@@ -91,10 +95,14 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Deletes for ever what the tenant's forget_policy lets go, as the daily sweep does, or lists it."""
     Feedback: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.FeedbackRequest, _memory_service_pb2.FeedbackResponse]  # type: ignore[assignment]
     """Says how a memory was to who used it; its confidence follows."""
+    Restore: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RestoreRequest, _memory_service_pb2.RestoreResponse]  # type: ignore[assignment]
+    """Undoes an operation: writes back what it replaced, or brings back what it deleted, under a new id."""
     Search: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SearchRequest, _memory_service_pb2.SearchResponse]  # type: ignore[assignment]
     """Finds a subject's memories by meaning and by words."""
     ExplainMiss: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ExplainMissRequest, _memory_service_pb2.ExplainMissResponse]  # type: ignore[assignment]
     """Says why a memory is not among the hits of a search: the first gate that kept it out."""
+    Context: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ContextRequest, _memory_service_pb2.ContextResponse]  # type: ignore[assignment]
+    """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens."""
     History: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]  # type: ignore[assignment]
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]  # type: ignore[assignment]
@@ -186,6 +194,14 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Says how a memory was to who used it; its confidence follows."""
 
     @_abc_1.abstractmethod
+    def Restore(
+        self,
+        request: _memory_service_pb2.RestoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.RestoreResponse, _abc.Awaitable[_memory_service_pb2.RestoreResponse]]:
+        """Undoes an operation: writes back what it replaced, or brings back what it deleted, under a new id."""
+
+    @_abc_1.abstractmethod
     def Search(
         self,
         request: _memory_service_pb2.SearchRequest,
@@ -200,6 +216,14 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.ExplainMissResponse, _abc.Awaitable[_memory_service_pb2.ExplainMissResponse]]:
         """Says why a memory is not among the hits of a search: the first gate that kept it out."""
+
+    @_abc_1.abstractmethod
+    def Context(
+        self,
+        request: _memory_service_pb2.ContextRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ContextResponse, _abc.Awaitable[_memory_service_pb2.ContextResponse]]:
+        """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens."""
 
     @_abc_1.abstractmethod
     def History(
