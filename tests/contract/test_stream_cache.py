@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from scrubjay.errors import StorageUnavailable
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros
-from scrubjay.merge import create
+from scrubjay.merge import State, create
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.index import cache as stream_cache
 from server.index import switch
@@ -26,6 +27,7 @@ from server.index.switch import EXACT_ROWS
 from server.recall.recipes import RECIPES
 from server.recall.search import Query, search
 from server.store.memory_store import Change, Extent, MemoryStore, Reading, StoredMemory, StreamKey, Writing
+from server.store.replicas import AccessTotal
 from server.store.vector_codec import encode_vectors
 from tenants.tenant import Incarnation
 from tests.stored import grave
@@ -92,6 +94,22 @@ def bury(store: MemoryStore, cache: StreamCache, ids: Sequence[MemoryId]) -> Non
         writing.on_commit(lambda: cache.note(KEY, stamps[-1]))
 
     store.write([KEY], unit)
+
+
+def rewrite(
+    store: MemoryStore, cache: StreamCache, key: StreamKey, memory_id: MemoryId, row: NDArray[np.float32]
+) -> None:
+    def unit(writing: Writing) -> None:
+        before = writing.get(key.incarnation, memory_id)
+        assert before is not None
+        (stamp,) = writing.stamps(key, 1, NOW)
+        edit = Stamp(stamp, REPLICA)
+        state = State(replace(before.memory, content="another"), {**before.state.stamps, "content": edit})
+        writing.replace(key, before, before.edited(state, stamp))
+        writing.put_vectors(key, SPACE, [(memory_id, edit, encode_vectors(row[np.newaxis])[0])])
+        writing.on_commit(lambda: cache.note(key, stamp))
+
+    store.write([key], unit)
 
 
 def nearest(stream: ResidentStream, vector: NDArray[np.float32], k: int = 3) -> list[MemoryId]:
@@ -247,11 +265,14 @@ def test_the_graph_of_a_tenant_is_taken_from_the_shelf(
     assert len(list(tmp_path.glob("*.hnsw"))) == 1
     with caching(store, tmp_path) as cache:
         bury(store, cache, ids[:5])
-        new = add(store, cache, fresh, OTHER)
+        new = add(store, cache, fresh[:9], OTHER)
+        # Its stamp lies before those of the other stream that the graph was kept at.
+        rewrite(store, cache, OTHER, ids[70], fresh[9])
         assert agrees(store, cache, TENANT)
         with cache.reading(TENANT) as stream:
             assert len(stream.rows) == 110
             assert nearest(stream, fresh[4], 1) == [new[4]]
+            assert nearest(stream, fresh[9], 1) == [ids[70]]
             assert nearest(stream, rows[60], 1) == [ids[60]]
             assert ids[2] not in nearest(stream, rows[2], 50)
 
@@ -278,3 +299,37 @@ def test_a_load_that_failed_leaves_nothing_behind(
         monkeypatch.setattr(Reading, "living", living)
         add(store, cache, vectors(2))
         assert agrees(store, cache, TENANT)
+
+
+def look(store: MemoryStore, memory_id: MemoryId, at: int, replica: bytes = b"d" * 16) -> None:
+    def unit(writing: Writing) -> None:
+        (stamp,) = writing.lane_stamps(KEY, 1, NOW)
+        total = AccessTotal(memory_id, 1, Micros(at))
+        writing.put_access_totals(KEY, ReplicaId(replica), [(total, stamp)])
+
+    store.write([KEY], unit)
+
+
+@pytest.mark.parametrize("extent", [KEY, KEY.incarnation])
+def test_the_last_access_is_known_where_it_is_asked_for(
+    store: MemoryStore, tmp_path: Path, extent: Extent
+) -> None:
+    with caching(store, tmp_path) as cache:
+        one, two = add(store, cache, vectors(2))
+        look(store, one, 5)
+
+        def last() -> dict[MemoryId, int]:
+            with cache.reading(extent, accesses=True) as stream:
+                times = stream.columns.last_access()
+                return {i: int(times[slot]) for i in (one, two) if (slot := stream.slot(i)) is not None}
+
+        assert last() == {one: 5, two: 0}
+        look(store, two, 7)
+        look(store, one, 6, b"e" * 16)
+        look(store, one, 4)
+        with cache.reading(extent) as stream:
+            assert stream.columns.last_access()[stream.slot(two) or 0] == 0
+        assert last() == {one: 6, two: 7}
+    with caching(store, tmp_path) as other:
+        cache = other
+        assert last() == {one: 6, two: 7}
