@@ -291,13 +291,13 @@ def test_a_load_that_failed_leaves_nothing_behind(
 
     monkeypatch.setattr(stream_cache, "_PAGE", 4)
     with caching(store, tmp_path) as cache:
-        add(store, cache, vectors(10))
+        ids = add(store, cache, vectors(10))
         add(store, cache, vectors(10), OTHER)
         monkeypatch.setattr(Reading, "living", fails)
         with pytest.raises(StorageUnavailable), cache.reading(TENANT):
             raise AssertionError("half a tenant was given out")
         monkeypatch.setattr(Reading, "living", living)
-        add(store, cache, vectors(2))
+        bury(store, cache, ids[:2])
         assert agrees(store, cache, TENANT)
 
 
