@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -23,13 +25,13 @@ from scrubjay.errors import (
     TenantExists,
     TenantNotFound,
 )
-from scrubjay.memory import ClientId, Micros
+from scrubjay.memory import ClientId, Micros, canonical_json
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import KEY_ID_BYTES, SECRET_BYTES, new_key, new_key_id
 from tenants.database import migrate, open_engine
 from tenants.placement import place
 from tenants.registry import SCRIPTS, VERSION_TABLE, NewApiKey, Registry, RequestKey
-from tenants.registry.tables import api_keys, metadata, tenants
+from tenants.registry.tables import api_keys, metadata, requests, tenants
 from tenants.tenant import Caller, Incarnation, Role, TenantState
 
 NOW = Micros(1_796_000_000_000_000)
@@ -229,6 +231,7 @@ def test_a_request_id_with_another_body_is_refused(
         {"client_id": "x"},
         {"expires_at": later(9)},
         {"tenant_id": "b"},
+        {"across_subjects": True},
     ],
 )
 def test_every_part_of_a_key_belongs_to_the_body(registry: Registry, change: dict[str, Any]) -> None:
@@ -262,6 +265,25 @@ def test_the_first_answer_stays_what_it_was(registry: Registry, acme_key: NewApi
     assert registry.create_api_key("acme", Role.SERVICE, now=later(1), request=REQUEST) == first
 
 
+def test_an_answer_that_an_older_version_kept_is_given_again(
+    registry: Registry, engine: Engine, acme_key: NewApiKey
+) -> None:
+    asked = ["create_api_key", "acme", Role.SERVICE, "", "", None]
+    kept = asdict(acme_key.api_key)
+    del kept["across_subjects"]
+    row = {
+        "scope": "",
+        "request_id": REQUEST.request_id,
+        "digest": hashlib.sha256(canonical_json(asked).encode()).digest(),
+        "answer": json.dumps({"api_key": kept, "seed": bytes(SECRET_BYTES).hex()}),
+        "created_at": NOW,
+    }
+    with engine.begin() as connection:
+        connection.execute(insert(requests).values(row))
+    again = registry.create_api_key("acme", Role.SERVICE, now=later(1), request=REQUEST)
+    assert again.api_key == acme_key.api_key
+
+
 def test_a_request_that_failed_is_tried_anew(registry: Registry) -> None:
     with pytest.raises(TenantNotFound):
         registry.create_api_key("acme", Role.SERVICE, now=NOW, request=REQUEST)
@@ -278,6 +300,16 @@ def test_a_key_turns_into_its_caller(registry: Registry, acme_key: NewApiKey) ->
         Role.SERVICE, acme_key.api_key.key_id, ClientId("backend"), registry.get_tenant("acme")
     )
     assert registry.authenticate(acme_key.secret, NOW) == caller
+
+
+def test_a_key_searches_across_subjects_where_it_was_given_that(
+    registry: Registry, acme_key: NewApiKey
+) -> None:
+    made = registry.create_api_key("acme", Role.READER, now=NOW, across_subjects=True)
+    assert registry.authenticate(made.secret, NOW).across_subjects
+    assert not registry.authenticate(acme_key.secret, NOW).across_subjects
+    with pytest.raises(ValueError, match="across_subjects"):
+        registry.create_api_key("acme", Role.TENANT_ADMIN, now=NOW, across_subjects=True)
 
 
 def test_a_platform_admin_has_no_tenant(registry: Registry) -> None:
