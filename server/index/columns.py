@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,11 +187,10 @@ class Columns:
         found: Mask = self._arrays["successor"][: self.size] != _NONE
         return found
 
-    def newest_first(self, slots: Slots, score: NDArray[np.float64] | None = None) -> NDArray[np.int64]:
+    def newest_first(self, slots: Slots, scores: NDArray[np.floating[Any]]) -> NDArray[np.int64]:
         """Positions in ``slots`` by score, highest first, then by created_at, newest first, then by id."""
         ids = self._ids[slots]
-        keys = [ids[:, 1], ids[:, 0], -self.time("created_at")[slots]]
-        return np.lexsort(keys if score is None else [*keys, -score])
+        return np.lexsort((ids[:, 1], ids[:, 0], -self.time("created_at")[slots], -scores))
 
     def seen(self, view: View) -> Mask | None:
         """Which slots exist for the caller at all: alive, permitted, not expired; None for all."""

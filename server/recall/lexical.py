@@ -81,42 +81,38 @@ class LexicalIndex:
 
         ``seen`` says which slots there are for the caller; None: all. Others' coverage means nothing.
         """
-        living = size if seen is None else int(np.count_nonzero(seen))
-        scores: NDArray[np.float32] | None = None
-        weights = []
+        living = _living(size, seen)
+        weights, held = [], []
         for slots, _, frequency in self._found(terms, seen):
             weight = _idf(frequency, living) ** 2
             weights.append(weight)
             if frequency:
-                if scores is None:
-                    scores = np.zeros(size, dtype=np.float32)
-                scores[slots] += weight
-        if scores is not None:
-            scores /= np.float32(sum(heapq.nlargest(FULL_TERMS, weights)))
-            np.minimum(scores, 1, out=scores)
-        return scores
+                held.append((slots, np.full(len(slots), weight)))
+        if not held:
+            return None
+        scores = _summed(held, size) / sum(heapq.nlargest(FULL_TERMS, weights))
+        return np.minimum(scores, 1).astype(np.float32)
 
     def bm25(
         self, terms: Sequence[str], size: int, seen: Mask | None = None
     ) -> tuple[NDArray[np.float32], float] | None:
         """BM25 of slots 0 to ``size`` - 1, and that of a text of middle length that holds each term once;
         None where no term is known. ``seen`` as in ``coverage``."""
-        living = size if seen is None else int(np.count_nonzero(seen))
+        living = _living(size, seen)
         lengths = self._lengths[:size]
         total = int(lengths.sum() if seen is None else lengths[seen[: len(lengths)]].sum())
         average = max(total / max(living, 1), 1.0)
-        scores: NDArray[np.float32] | None = None
-        weights = []
+        weights, held = [], []
         for slots, counts, frequency in self._found(terms, seen):
             weight = _idf(frequency, living)
             weights.append(weight)
             if frequency:
-                if scores is None:
-                    scores = np.zeros(size, dtype=np.float32)
-                often = counts.astype(np.float32)
+                often = counts.astype(np.float64)
                 stretch = 1 - LENGTH_SHARE + LENGTH_SHARE * lengths[slots] / average
-                scores[slots] += weight * often * (SATURATION + 1) / (often + SATURATION * stretch)
-        return None if scores is None else (scores, sum(heapq.nlargest(FULL_TERMS, weights)))
+                held.append((slots, weight * often * (SATURATION + 1) / (often + SATURATION * stretch)))
+        if not held:
+            return None
+        return _summed(held, size).astype(np.float32), sum(heapq.nlargest(FULL_TERMS, weights))
 
     def _found(
         self, terms: Sequence[str], seen: Mask | None
@@ -140,3 +136,14 @@ class LexicalIndex:
 
 def _idf(frequency: int, living: int) -> float:
     return math.log1p((living - frequency + 0.5) / (frequency + 0.5))
+
+
+def _living(size: int, seen: Mask | None) -> int:
+    return size if seen is None else int(np.count_nonzero(seen))
+
+
+def _summed(held: Sequence[tuple[NDArray[np.uint32], NDArray[np.float64]]], size: int) -> NDArray[np.float64]:
+    """By slot, the sum of what it was given."""
+    slots, values = (np.concatenate(parts) for parts in zip(*held, strict=True))
+    sums: NDArray[np.float64] = np.bincount(slots, values, minlength=size).astype(np.float64, copy=False)
+    return sums

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +142,7 @@ def score(stream: ResidentStream, query: Query, passing: Passing) -> Scored:
     taken: dict[str, Measure] = {}
     for arm in recipe.weights:
         if arm == "dense":
-            taken[arm] = np.clip(stream.vectors.score(query.vector, slots), 0, 1)
+            taken[arm] = np.minimum(np.maximum(stream.vectors.score(query.vector, slots), 0), 1)
         else:
             found = measures[arm]
             taken[arm] = np.zeros(len(slots), np.float32) if found is None else found[slots]
@@ -185,12 +186,11 @@ def _pool(
         allowed = np.zeros(columns.size, np.bool_)
         allowed[among[passing.mask(among)]] = True
     chosen = [stream.vectors.search(query.vector, size, allowed)[0]]
-    together = np.zeros(columns.size, np.float32)
-    for arm, measure in measures.items():
-        if measure is not None:
-            chosen.append(_top(columns, measure, allowed, size))
-            together += np.float32(query.recipe.weights[arm]) * measure
-    chosen.append(_top(columns, together, allowed, size))
+    found = {arm: measure for arm, measure in measures.items() if measure is not None}
+    chosen += [_top(columns, measure, allowed, size) for measure in found.values()]
+    if len(found) > 1:
+        weighed = [np.float32(query.recipe.weights[arm]) * measure for arm, measure in found.items()]
+        chosen.append(_top(columns, np.sum(weighed, axis=0), allowed, size))
     slots = np.unique(np.concatenate(chosen))
     successors = columns.successors()
     fresh = slots
@@ -205,15 +205,22 @@ def _pool(
 def _top(columns: Columns, measure: Measure, allowed: Mask | None, count: int) -> Slots:
     """The ``count`` slots that measure most, of those that measure anything."""
     slots = np.flatnonzero(measure if allowed is None else allowed & (measure > 0))
-    return slots[_first(columns, slots, measure[slots].astype(np.float64), count)]
+    return slots[_first(columns, slots, measure[slots], count)]
 
 
-def _first(columns: Columns, slots: Slots, scores: Scores, count: int) -> NDArray[np.int64]:
+def _first(
+    columns: Columns, slots: Slots, scores: NDArray[np.floating[Any]], count: int
+) -> NDArray[np.int64]:
     """The positions of the ``count`` best, best first."""
     candidates = np.arange(len(slots))
     if count < len(slots):
-        last = len(slots) - count
-        candidates = np.flatnonzero(scores >= np.partition(scores, last)[last])
+        edge = np.partition(scores, len(slots) - count)[len(slots) - count]
+        above, ties = np.flatnonzero(scores > edge), np.flatnonzero(scores == edge)
+        wanted = count - len(above)
+        if wanted < len(ties):
+            times = columns.time("created_at")[slots[ties]]
+            ties = ties[times >= np.partition(times, len(ties) - wanted)[len(ties) - wanted]]
+        candidates = np.concatenate([above, ties])
     order = columns.newest_first(slots[candidates], scores[candidates])
     return candidates[order[:count]]
 
