@@ -23,7 +23,7 @@ from server.store.use_reading import Place, Unused
 from tenants.forget_policy import ForgetPolicy, ForgetRule
 from tenants.tenant import Incarnation
 
-CHUNK = 500
+CHUNK = 250
 """Memories that are looked at, and go, at a time: their stream is locked for some 100 ms."""
 DAY_MICROS = 24 * 3600 * 1_000_000
 SWEEP_ROLE = "SWEEP"
@@ -116,10 +116,12 @@ def find(
 def _unused(sweep: Sweep) -> Unused:
     rules = sweep.policy.rules
     if not rules:
-        return Unused(sweep.now, Micros(-1), 0.0)
+        return Unused(sweep.now, Micros(-1), 0.0, frozenset())
     days = min(rule.unused_days for rule in rules)
     below = max(_ANY_CONFIDENCE if r.below_confidence is None else r.below_confidence for r in rules)
-    return Unused(sweep.now, Micros(sweep.now - days * DAY_MICROS), below)
+    categories = frozenset(rule.category for rule in rules)
+    of_any = None if "" in categories else categories
+    return Unused(sweep.now, Micros(sweep.now - days * DAY_MICROS), below, of_any)
 
 
 def _judge(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, func, not_, or_, select, tuple_
+from sqlalchemy import Boolean, Select, Text, and_, any_, bindparam, func, not_, or_, select, tuple_
+from sqlalchemy.dialects import postgresql
 
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp
@@ -31,12 +32,13 @@ FIRST = Place("", CommitStamp(0))
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """What may go: what expired by ``now``, and what was written by ``written_until`` and is not surer than
-    ``below``."""
+    """What may go: what expired by ``now``, and what was written by ``written_until``, is less sure than
+    ``below`` and of one of the ``categories``; None: of any."""
 
     now: Micros
     written_until: Micros
     below: float
+    categories: frozenset[str] | None
 
 
 class UseReading:
@@ -67,41 +69,51 @@ class UseReading:
             "written_until": unused.written_until,
             "committed_until": unused.written_until // 1000 + 1 << 16,
             "below": unused.below,
+            "any_category": unused.categories is None,
+            "categories": ids_value(self._transaction.dialect_name, unused.categories or ()),
             "after_stream": after.stream,
             "after": after.commit_stamp,
             "limit": limit,
         }
         if stream is None:
-            rows = self._transaction.all(_OF_TENANT, values)
+            rows = self._transaction.all(self._use_lookups.of_tenant, values)
         else:
-            rows = self._transaction.all(_OF_STREAM, values | {"stream": stream})
+            rows = self._transaction.all(self._use_lookups.of_stream, values | {"stream": stream})
         return [(StreamKey(incarnation, row[0]), to_stored(row[1:])) for row in rows]
 
 
-_OF_TENANT = (
-    select(memories.c.stream, *STORED_COLUMNS)
-    .where(
-        memories.c.incarnation == bindparam("incarnation"),
-        tuple_(memories.c.stream, memories.c.commit_stamp)
-        > tuple_(bindparam("after_stream", type_=memories.c.stream.type), bindparam("after")),
-        not_(memories.c.pinned),
-        or_(
-            memories.c.expires_at <= bindparam("expired"),
-            and_(
-                memories.c.commit_stamp < bindparam("committed_until"),
-                memories.c.created_at <= bindparam("written_until"),
-                memories.c.confidence < bindparam("below"),
+def _forgettable(dialect_name: str) -> Select[Any]:
+    if dialect_name == "postgresql":
+        of_one = memories.c.category == any_(bindparam("categories", type_=postgresql.ARRAY(Text)))
+    else:
+        named = select(func.json_each(bindparam("categories")).table_valued("value").c.value)
+        of_one = memories.c.category.in_(named)
+    return (
+        select(memories.c.stream, *STORED_COLUMNS)
+        .where(
+            memories.c.incarnation == bindparam("incarnation"),
+            tuple_(memories.c.stream, memories.c.commit_stamp)
+            > tuple_(bindparam("after_stream", type_=memories.c.stream.type), bindparam("after")),
+            not_(memories.c.pinned),
+            or_(
+                memories.c.expires_at <= bindparam("expired"),
+                and_(
+                    memories.c.commit_stamp < bindparam("committed_until"),
+                    memories.c.created_at <= bindparam("written_until"),
+                    memories.c.confidence < bindparam("below"),
+                    or_(bindparam("any_category", type_=Boolean), of_one),
+                ),
             ),
-        ),
+        )
+        .order_by(memories.c.stream, memories.c.commit_stamp)
+        .limit(bindparam("limit"))
     )
-    .order_by(memories.c.stream, memories.c.commit_stamp)
-    .limit(bindparam("limit"))
-)
-_OF_STREAM = _OF_TENANT.where(memories.c.stream == bindparam("stream"))
 
 
 class _Lookups:
     def __init__(self, dialect_name: str) -> None:
+        self.of_tenant = _forgettable(dialect_name)
+        self.of_stream = self.of_tenant.where(memories.c.stream == bindparam("stream"))
         self.accesses = (
             select(
                 access_counts.c.memory_id,
