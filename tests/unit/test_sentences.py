@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scrubjay.memory import ClientId, JsonValue, MemoryId, Micros
 from scrubjay.merge import Outcome
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
-from server.services.sentences import sentence
+from server.ingest.forgetting import Forgotten
+from server.services.sentences import sentence, why
 from server.store.history import HistoryChange, HistoryRow
+from tenants.forget_policy import ForgetRule
+from tests.stored import ALICE, memory, stored
 
 NOW = 1_796_000_000_000
 STAMP = Stamp(NOW << 16, ReplicaId(b"r" * 16))
@@ -24,7 +29,12 @@ def change(field: str, outcome: Outcome = APPLIED, new: JsonValue = "x") -> Hist
 
 
 def said(
-    kind: OperationKind, outcome: Outcome, *changes: HistoryChange, late: int = 0, client_id: str = "phone"
+    kind: OperationKind,
+    outcome: Outcome,
+    *changes: HistoryChange,
+    late: int = 0,
+    client_id: str = "phone",
+    **fields: Any,
 ) -> str:
     return sentence(
         HistoryRow(
@@ -36,10 +46,10 @@ def said(
             client_id=ClientId(client_id),
             replica_id=STAMP.replica,
             actor="key",
-            role="DEVICE",
             outcome=outcome,
             claimed_at=Micros((NOW - late * 1000) * 1000),
             private_to=ClientId(""),
+            **{"role": "DEVICE", **fields},
         )
     )
 
@@ -104,3 +114,34 @@ def test_an_edit_of_a_deleted_memory_says_so() -> None:
     assert said(CREATE, GONE, change("content", GONE)) == (
         "phone wanted to create it, but the memory had been deleted."
     )
+
+
+def test_why_it_was_done_stands_behind_what_was_done() -> None:
+    outdated = said(SET, APPLIED, change("confidence"), change("valid_to"), reason="feedback: OUTDATED")
+    assert outdated == "phone changed confidence and valid_to (feedback: OUTDATED)."
+    swept = said(DELETE, APPLIED, client_id="", role="SWEEP", reason="forgotten: expired")
+    assert swept == "The daily sweep deleted it (forgotten: expired)."
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"expires_at": Micros(NOW * 1000)}, "It expired on 2026-11-30."),
+        ({"expires_at": Micros(-62_135_596_800_000_000)}, "It expired on 0001-01-01."),
+        (
+            {"rule": ForgetRule("work", "TASK", 1, None)},
+            "It was last used on 2026-11-30, 1 day ago, and its confidence is 0.3; "
+            "the rule is: TASK in work, unused for 1 day.",
+        ),
+        (
+            {"rule": ForgetRule("", "", 30, 0.5), "days": 31},
+            "It was last used on 2026-11-30, 31 days ago, and its confidence is 0.3; "
+            "the rule is: every category, unused for 30 days, confidence below 0.5.",
+        ),
+    ],
+)
+def test_a_sweep_says_why_each_memory_goes(fields: dict[str, Any], words: str) -> None:
+    used_at = Micros(NOW * 1000)
+    one = memory(created_at=used_at, confidence=0.3, expires_at=fields.get("expires_at"))
+    gone = Forgotten(ALICE, stored(one, CommitStamp(NOW << 16)), fields.get("rule"), used_at)
+    assert why(gone, Micros(used_at + fields.get("days", 1) * DAY * 1_000_000)) == words
