@@ -18,6 +18,8 @@ from scrubjay.stamp import ReplicaId, Stamp
 from server.ingest.author import Author
 from server.ingest.batch import Sender
 from server.ingest.offers import Offered
+from server.providers.embedder import TextKind
+from server.store.vector_codec import encode_vector
 from tests.devices import ALICE, KEY, Device, Server
 
 SCOPES = ("general", "work", "work/alpha", "home")
@@ -165,7 +167,8 @@ class Life:
         state = None if self.dice.random() < 0.1 else create(memory, stamp)
         author = Author(device.client_id, device.replica, "key", "DEVICE")
         sender = Sender(Viewer(device.client_id, device.scopes), author, device.replica, ALICE)
-        offered = [Offered(memory_id, state)]
+        vector = encode_vector(self.server.embedder.embed([memory.content], TextKind.DOCUMENT)[0])
+        offered = [Offered(memory_id, state, vector)]
         self.server.shard.reoffer(KEY, self.server.embedder.space.id, sender, offered, self.server.now)
 
 
