@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from server.providers.pieces import normalised
 
 DIMENSION = 1024
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff"
-_TOKEN = re.compile(rf"(?P<han>[{_HAN}]+)|(?P<word>[^\W_{_HAN}]+)|\S")
+_TOKEN = re.compile(rf"[{_HAN}]+|(?P<word>[^\W_{_HAN}]+)|\S")
 _NUMBERS = (
     (-0.00747, 0.02448, -0.04155, -0.00299, -0.00961, 0.00178),
     (0.03562, -0.02365, -0.01813, 0.03655, -0.02672, 0.02145),
@@ -49,9 +49,10 @@ class HashEmbedder:
     def embed(self, texts: Sequence[str], kind: TextKind) -> NDArray[np.float32]:
         """See Embedder. Both kinds are embedded alike."""
         del kind
+        known: dict[str, list[int]] = {}
         rows = np.zeros((len(texts), DIMENSION), dtype=np.float32)
         for row, text in zip(rows, texts, strict=True):
-            row[:] = _signed_counts(text_rules.prepare(text))
+            row[:] = _signed_counts(_hashes(text_rules.prepare(text), known))
         return normalised(rows)
 
     def self_test(self) -> None:
@@ -61,19 +62,26 @@ class HashEmbedder:
         """Nothing to give back."""
 
 
-def _signed_counts(text: str) -> NDArray[np.float32]:
-    hashes = np.array([zlib.crc32(feature.encode()) for feature in _features(text)], dtype=np.uint32)
-    signs = np.where(hashes >> 31, -1.0, 1.0)
-    return np.bincount(hashes % DIMENSION, weights=signs, minlength=DIMENSION).astype(np.float32)
+def _signed_counts(hashes: list[int]) -> NDArray[np.float32]:
+    found = np.array(hashes, dtype=np.uint32)
+    signs = np.where(found >> 31, -1.0, 1.0)
+    return np.bincount(found % DIMENSION, weights=signs, minlength=DIMENSION).astype(np.float32)
 
 
-def _features(text: str) -> Iterator[str]:
+def _hashes(text: str, known: dict[str, list[int]]) -> list[int]:
+    """The hashes of a text's features. ``known`` has those of tokens of the same call: texts share most."""
+    hashes: list[int] = []
     for token in _TOKEN.finditer(text.casefold()):
         characters = token.group()
-        yield characters if token["word"] else characters[0]
-        if token["word"]:
-            padded = f"<{characters}>"
-            yield from (padded[i : i + 3] for i in range(len(padded) - 2))
-        elif token["han"]:
-            yield from characters[1:]
-            yield from (characters[i : i + 2] for i in range(len(characters) - 1))
+        if characters not in known:
+            known[characters] = [zlib.crc32(feature.encode()) for feature in _features(token)]
+        hashes += known[characters]
+    return hashes
+
+
+def _features(token: re.Match[str]) -> list[str]:
+    characters = token.group()
+    if token["word"]:
+        padded = f"<{characters}>"
+        return [characters, *(padded[i : i + 3] for i in range(len(padded) - 2))]
+    return [*characters, *(characters[i : i + 2] for i in range(len(characters) - 1))]
