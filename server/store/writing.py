@@ -283,6 +283,8 @@ def _is_stream(table: Table) -> Any:
     return and_(table.c.incarnation == bindparam("of_incarnation"), table.c.stream == bindparam("of_stream"))
 
 
+_FIXED = ("incarnation", "id", "stream", "user_id", "agent_id", "run_id", "owner_client_id", "created_at")
+"""What no edit changes: naming it would write the indexes on it again."""
 _REPLACE = (
     update(memories)
     .where(
@@ -291,11 +293,7 @@ _REPLACE = (
         memories.c.stream == bindparam("new_stream"),
     )
     .values(
-        {
-            column.name: bindparam(f"new_{column.name}")
-            for column in memories.c
-            if column.name not in ("incarnation", "id", "stream")
-        }
+        {column.name: bindparam(f"new_{column.name}") for column in memories.c if column.name not in _FIXED}
     )
 )
 _DELETE_MEMORY = delete(memories).where(_is_stream(memories), memories.c.id == bindparam("dead"))
