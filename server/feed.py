@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from scrubjay import v1
 from scrubjay.feed import MAX_CHANGES, bucket_digests, part, read_state, whole
 from scrubjay.memory import MemoryId, Subject, Viewer, id_bytes
-from scrubjay.stamp import CommitStamp, Stamp, unpack_field_stamps
+from scrubjay.stamp import CommitStamp
 from server.store.memory_store import FeedRow, Grave, Reading, Retraction, StreamKey
 from server.store.rows import CREATED, may_hear, to_field_commits
 
@@ -33,8 +33,18 @@ _NOTHING = CommitStamp(0)
 _WHO_SEES_IT = ("privacy_level", "scope")
 
 PageChange = tuple[MemoryId, CommitStamp, v1.Change]
-Own = Mapping[MemoryId, Mapping[str, Stamp]]
-"""Registers that a call wrote itself, with the stamps it gave them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWrite:
+    """What a call wrote itself of a memory: where it left it in the feed, and where the newest register
+    that it did not write stands; 0 where it wrote them all."""
+
+    commit_stamp: CommitStamp
+    others: CommitStamp
+
+
+Own = Mapping[MemoryId, OwnWrite]
 NOTHING_OWN: Own = MappingProxyType({})
 
 
@@ -164,7 +174,7 @@ def hidden(reading: Reading, key: StreamKey, viewer: Viewer, ids: Collection[Mem
 
 
 def _change(
-    item: _Item, subject: Subject, viewer: Viewer, base: CommitStamp, own: Mapping[str, Stamp] | None
+    item: _Item, subject: Subject, viewer: Viewer, base: CommitStamp, own: OwnWrite | None
 ) -> v1.Change | None:
     """What the viewer is told of it; None where that is nothing."""
     if isinstance(item, FeedRow):
@@ -176,18 +186,15 @@ def _change(
 
 
 def _living_change(
-    row: FeedRow, subject: Subject, base: CommitStamp, own: Mapping[str, Stamp] | None
+    row: FeedRow, subject: Subject, base: CommitStamp, own: OwnWrite | None
 ) -> v1.Change | None:
-    if base == 0 and own is None:
+    if own is not None and own.commit_stamp == row.commit_stamp and own.others <= base:
+        return None
+    if base == 0:
         return whole(row.message, row.field_stamps, subject)
     commits = to_field_commits(row.field_commits, row.commit_stamp)
     written = {field for field, commit in commits.items() if commit > base}
-    made = CREATED in written
-    if own is not None:
-        stamps = unpack_field_stamps(row.field_stamps)
-        if all(own.get(field) == stamps[field] for field in (stamps if made else written)):
-            return None
-    if made or not written.isdisjoint(_WHO_SEES_IT):
+    if CREATED in written or not written.isdisjoint(_WHO_SEES_IT):
         return whole(row.message, row.field_stamps, subject)
     return part(read_state(row.message, row.field_stamps), sorted(written))
 

@@ -14,7 +14,8 @@ from scrubjay.errors import InvalidField
 from scrubjay.memory import ClientId, MemoryId, Subject, Viewer
 from scrubjay.merge import Outcome
 from scrubjay.operation import Operation, OperationId, OperationKind, decode, encode, replay
-from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
+from scrubjay.stamp import CommitStamp, ReplicaId
+from server.feed import OwnWrite
 from server.ingest.author import Author, attempted, first_values, last_text, outcome_of, written
 from server.ingest.batch_writes import BatchWrites
 from server.ingest.results import duplicate, outside, rejected, result_of
@@ -45,7 +46,7 @@ class Sender:
 class Batch:
     """What is known of the memories ``ids`` and the operations ``operation_ids``, and what becomes of them.
 
-    ``answers`` are those of the operations taken; ``own`` has the registers that they wrote.
+    ``answers`` are those of the operations taken.
     """
 
     def __init__(
@@ -58,7 +59,6 @@ class Batch:
         now_millis: int,
     ) -> None:
         self.answers: list[v1.OperationResult] = []
-        self.own: dict[MemoryId, dict[str, Stamp]] = {}
         self._writing = writing
         self._key = key
         self._sender = sender
@@ -74,6 +74,7 @@ class Batch:
         self._owners: dict[MemoryId, ClientId | None] = {}
         self._taken_back = self._find_taken_back(ids)
         self._writes = BatchWrites()
+        self._own_stamps: dict[MemoryId, set[CommitStamp]] = {}
 
     @classmethod
     def of_operations(
@@ -164,10 +165,9 @@ class Batch:
         if stored is not None and operation.kind is OperationKind.DELETE:
             return self._delete(operation, stored, commit_stamp)
         if stored is not None:
-            result, written = self._edit(operation, stored, commit_stamp, self._sender, one.vector)
             if operation.kind is OperationKind.SET:  # whose create came first, its sender is to be told
-                self.own.setdefault(memory_id, {}).update(written)
-            return result
+                self._own_stamps.setdefault(memory_id, set()).add(commit_stamp)
+            return self._edit(operation, stored, commit_stamp, self._sender, one.vector)
         grave = self._heard(memory_id)
         if grave is not None:
             return self._gone(operation, grave, commit_stamp)
@@ -182,17 +182,17 @@ class Batch:
         commit_stamp: CommitStamp,
         sender: Sender,
         vector: bytes | None,
-    ) -> tuple[v1.OperationResult, dict[str, Stamp]]:
-        """Join an operation into a memory; its result, and the registers that it wrote."""
+    ) -> v1.OperationResult:
+        """Join an operation into a memory."""
         author = sender.author
         try:
             state, results = replay(stored.state, operation, author.client_id)
             assert state is not None  # only a DELETE leaves none
         except InvalidField as error:
-            return rejected(error.message), {}
+            return rejected(error.message)
         if not sender.viewer.may_enter(state.memory.scope):
-            return outside(state.memory.scope), {}
-        wrote = {r.write.field: r.write.stamp for r in results if r.outcome is not Outcome.SUPERSEDED}
+            return outside(state.memory.scope)
+        wrote = {r.write.field for r in results if r.outcome is not Outcome.SUPERSEDED}
         if wrote:
             self._put(stored.edited(state, commit_stamp))
         if vector is not None and "content" in wrote:
@@ -200,7 +200,7 @@ class Batch:
         # The values before are told too: what was private stays its owner's when it is shared.
         owner = private_to(stored.memory) or private_to(state.memory)
         self._record(author, operation, written(results), commit_stamp, owner)
-        return result_of(results), wrote
+        return result_of(results)
 
     def _put(self, stored: StoredMemory) -> None:
         self._living[stored.memory.id] = stored
@@ -297,7 +297,7 @@ class Batch:
         if not self._sender.viewer.may_enter(memory.scope):
             return outside(memory.scope)
         self._put(StoredMemory.of(state, commit_stamp))
-        self.own[memory.id] = dict(state.stamps)
+        self._own_stamps[memory.id] = {commit_stamp}
         if one.vector is not None:
             self._writes.vectors[memory.id] = operation.stamp, one.vector
         changes = first_values(memory, operation.stamp)
@@ -322,17 +322,16 @@ class Batch:
         )
         operation = decode(waiting.operation, waiting.replica_id, 0, waiting.client_id, sender.subject)
         stored = self._visible(waiting.memory_id, sender)
-        wrote: dict[str, Stamp] = {}
         if stored is None:
             result = self._not_visible(operation, commit_stamp, author)
         else:
-            result, wrote = self._edit(operation, stored, commit_stamp, sender, waiting.vector)
+            result = self._edit(operation, stored, commit_stamp, sender, waiting.vector)
         result.commit_stamp = commit_stamp
         if self._writes.waiting.pop(waiting.operation_id, None) is None:
             self._writes.resolved[waiting.operation_id] = commit_stamp, result
             self._writes.no_longer_waiting.add(waiting.memory_id)
         else:  # it came in this batch, and has its answer already
-            self.own[waiting.memory_id].update(wrote)
+            self._own_stamps[waiting.memory_id].add(commit_stamp)
             _, answer = self._writes.results[waiting.operation_id]
             answer.CopyFrom(result)
 
@@ -359,6 +358,14 @@ class Batch:
                 deleted,
             )
         )
+
+    def own(self) -> dict[MemoryId, OwnWrite]:
+        """What its operations left as they wrote it."""
+        return {
+            memory_id: OwnWrite(stored.commit_stamp, stored.newest_but(stamps))
+            for memory_id, stamps in self._own_stamps.items()
+            if (stored := self._living.get(memory_id)) is not None
+        }
 
     def write(self, space: str) -> None:
         """Write what became of everything."""

@@ -5,12 +5,12 @@ Each operation ends with a result that is kept, so that a repeat is answered as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scrubjay import v1
 from scrubjay.memory import MemoryId, Subject, Viewer
-from scrubjay.stamp import Stamp
+from server.feed import Own
 from server.ingest.author import Author
 from server.ingest.batch import Batch, Sender
 from server.ingest.results import duplicate
@@ -25,7 +25,7 @@ class Merged:
 
     results: list[v1.OperationResult]
     taken: int
-    own: Mapping[MemoryId, Mapping[str, Stamp]]
+    own: Own
 
 
 def merge_batch(
@@ -47,7 +47,7 @@ def merge_batch(
     taken = len(batch.answers)
     batch.write(space)
     later = v1.OperationResult(status=v1.OPERATION_STATUS_RETRY_LATER, reason=hindrance)
-    return Merged(batch.answers + [later] * (len(arrived) - taken), taken, batch.own)
+    return Merged(batch.answers + [later] * (len(arrived) - taken), taken, batch.own())
 
 
 def first_results(

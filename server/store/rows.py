@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -86,6 +86,11 @@ class StoredMemory:
         }
         message = to_message(state.memory, commit_stamp).SerializeToString()
         return StoredMemory(state, commit_stamp, message, {**self.field_commits, **written})
+
+    def newest_but(self, stamps: Container[CommitStamp]) -> CommitStamp:
+        """The newest commit stamp of a register that was not written under ``stamps``; 0 if none."""
+        others = (commit for commit in self.field_commits.values() if commit not in stamps)
+        return max(others, default=CommitStamp(0))
 
     @property
     def memory(self) -> Memory:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from client_sync import recovery
 from scrubjay.memory import Viewer
 from scrubjay.merge import Outcome
-from scrubjay.stamp import CommitStamp, unpack_field_stamps
+from scrubjay.stamp import CommitStamp
 from server import feed
 from server.ingest import batch, counts, offers
 from server.store import feed_reading, memory_store, reading, replica_writing, replicas, writing
@@ -53,12 +53,8 @@ def filter_by_creator() -> Iterator[None]:
 def left_out_by_newest_change_only() -> Iterator[None]:
     def change(tell: Any) -> Any:
         def mutated(row: Any, subject: Any, base: Any, own: Any) -> Any:
-            stamps = unpack_field_stamps(row.field_stamps)
-            if own is not None and own.get(max(stamps, key=lambda name: stamps[name])) == max(
-                stamps.values()
-            ):
-                return None
-            return tell(row, subject, base, own)
+            newest_is_own = own is not None and own.commit_stamp == row.commit_stamp
+            return None if newest_is_own else tell(row, subject, base, own)
 
         return mutated
 
