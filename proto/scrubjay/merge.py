@@ -124,8 +124,10 @@ class State:
 
 def create(memory: Memory, stamp: Stamp) -> State:
     """The state of a memory written at once: every register that has a value gets ``stamp``."""
-    normal = replace(memory, metadata=normal_metadata(memory.metadata), confidence=float(memory.confidence))
-    return State(normal, {field: stamp for field, _ in registers(normal)})
+    if memory.metadata or not isinstance(memory.confidence, float):
+        metadata, confidence = normal_metadata(memory.metadata), float(memory.confidence)
+        memory = replace(memory, metadata=metadata, confidence=confidence)
+    return State(memory, {field: stamp for field, _ in registers(memory)})
 
 
 def is_register(field: str) -> bool:

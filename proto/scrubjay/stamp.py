@@ -17,6 +17,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NewType
 
 ReplicaId = NewType("ReplicaId", bytes)
@@ -28,6 +29,8 @@ CommitStamp = NewType("CommitStamp", int)
 COUNTER_BITS = 16
 STAMP_BYTES = 24
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_CACHED_INSTANTS = 64
+"""All commits of a batch share one."""
 _MAX_TIME = (253_402_300_799_999 << COUNTER_BITS) | 0xFFFF
 _LAYOUT = struct.Struct(">Q16s")
 _TIME_TEXT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z\.[0-9a-f]{4}")
@@ -83,8 +86,13 @@ class Stamp:
 
 def time_text(time: int) -> str:
     """A stamp's or commit stamp's time as text: ``2026-11-30T08:00:00.000Z.0000``."""
-    at = _EPOCH + timedelta(milliseconds=time >> COUNTER_BITS)
-    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z.{time & 0xFFFF:04x}"
+    return f"{_instant_text(time >> COUNTER_BITS)}.{time & 0xFFFF:04x}"
+
+
+@lru_cache(_MAX_CACHED_INSTANTS)
+def _instant_text(millis: int) -> str:
+    at = _EPOCH + timedelta(milliseconds=millis)
+    return f"{at.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def parse_time_text(text: str) -> int:

@@ -206,7 +206,7 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
         category=message.category or DEFAULT_CATEGORY,
         content=message.content,
         tags=frozenset(message.tags),
-        metadata=from_struct(message.metadata),
+        metadata=from_struct(message.metadata) if message.HasField("metadata") else {},
         source=Source(
             client_id=owner,
             conversation_id=source.conversation_id,
