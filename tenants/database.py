@@ -27,6 +27,9 @@ POOL_TIMEOUT_SECONDS = 10
 """How long a caller waits for a free connection; a call's own deadline is longer."""
 WAL_PAGES = 1_000
 """A SQLite writer folds its log back into the file every 4 MiB."""
+WRITER_CACHE_KIB = 16 * 1024
+"""Pages that a SQLite writer keeps: a full batch of operations changes some 4 MiB of them, and what does
+not fit is written to the log before the commit, and maybe again."""
 _MIGRATION_LOCK = 0x5C2B1A4
 """One advisory lock for all migrations of a PostgreSQL database: catalogue and shard may share it."""
 
@@ -103,6 +106,7 @@ def _drive_sqlite(engine: Engine, read_only: bool) -> None:
         pragmas += ["wal_autocheckpoint=0", "query_only=ON"]
     else:
         pragmas += ["journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={WAL_PAGES}"]
+        pragmas.append(f"cache_size=-{WRITER_CACHE_KIB}")
     begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
 
     def prepare(connection: Any, _record: object) -> None:
