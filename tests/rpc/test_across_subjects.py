@@ -239,4 +239,3 @@ def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + BOUND_SECONDS
     while not holds():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
