@@ -80,6 +80,9 @@ def test_a_key_without_the_grant_is_refused(serving: Serving) -> None:
     with refused() as answer:
         reader.found("coffee", user_id="alice", across_subjects=True)
     assert answer.fields == ["user_id"]
+    with refused() as answer:
+        across(reader, "coffee", as_of=Timestamp(seconds=1_700_000_000))
+    assert answer.fields == ["as_of"]
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
