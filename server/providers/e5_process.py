@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from scrubjay.errors import ModelUnavailable
 from server.providers import e5_worker
+from server.providers.embedder import TextKind
 from server.providers.turnstile import Turnstile
 
 DIMENSION = 384
@@ -45,8 +46,8 @@ class E5Process:
         process = self._process
         return process.pid if process else None
 
-    def embed(self, texts: list[str]) -> NDArray[np.float32]:
-        """Raw rows, shape (len(texts), 384).
+    def embed(self, texts: list[str], kind: TextKind) -> NDArray[np.float32]:
+        """Raw rows of texts of one kind, shape (len(texts), 384).
 
         Raises ModelUnavailable where the worker dies, hangs, or answers something else; the next call starts
         a new one.
@@ -55,7 +56,7 @@ class E5Process:
         for start in range(0, len(texts), _BATCH_TEXTS):
             batch = texts[start : start + _BATCH_TEXTS]
             with self._turnstile:
-                rows[start : start + len(batch)] = self._ask(batch)
+                rows[start : start + len(batch)] = self._ask(batch, kind)
         return rows
 
     def close(self) -> None:
@@ -66,12 +67,13 @@ class E5Process:
         with self._turnstile:
             self._discard()
 
-    def _ask(self, batch: list[str]) -> NDArray[np.float32]:
+    def _ask(self, batch: list[str], kind: TextKind) -> NDArray[np.float32]:
         if self._closed:
             raise ModelUnavailable("the e5 embedder is closed; open a new one")
         try:
             process = self._running()
-            _send(process, json.dumps(batch, ensure_ascii=False).encode())
+            request = {"kind": kind.value, "texts": batch}
+            _send(process, json.dumps(request, ensure_ascii=False).encode())
             reply = _receive(process, time.monotonic() + self._reply_seconds)
             return np.frombuffer(reply, dtype="<f4").reshape(len(batch), DIMENSION)
         except (OSError, EOFError, ValueError) as error:

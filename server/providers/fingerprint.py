@@ -26,21 +26,23 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def numbers(embedder: Embedder) -> NDArray[np.float64]:
+def numbers(embedder: Embedder, kind: TextKind) -> NDArray[np.float64]:
     """A few numbers that depend on every component of the rows of ``SENTENCES``, shape (2, 6).
 
     They are the second to seventh coefficients of each row's discrete cosine transform (orthonormal).
     """
-    rows = embedder.embed(SENTENCES, TextKind.DOCUMENT)
+    rows = embedder.embed(SENTENCES, kind)
     angles = np.outer(np.arange(rows.shape[1]) + 0.5, np.arange(1, 7)) * np.pi / rows.shape[1]
     cosines = np.cos(angles) * np.sqrt(2 / rows.shape[1])
     coefficients: NDArray[np.float64] = rows.astype(np.float64) @ cosines
     return coefficients
 
 
-def check_numbers(embedder: Embedder, expected: Sequence[Sequence[float]]) -> None:
+def check_numbers(
+    embedder: Embedder, expected: Sequence[Sequence[float]], kind: TextKind = TextKind.DOCUMENT
+) -> None:
     """Raise ModelMismatch unless ``numbers`` gives the ``expected`` ones."""
-    difference = float(np.abs(numbers(embedder) - np.asarray(expected)).max())
+    difference = float(np.abs(numbers(embedder, kind) - np.asarray(expected)).max())
     if not difference <= TOLERANCE:
         raise ModelMismatch(
             f"the embedding model of space {embedder.space.id} gives other numbers than the ones that define "

@@ -18,7 +18,7 @@ from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
 from tests.embedding_server import EmbeddingServer
 
-SPACES = {"lite": "lite-1/512", "e5": "e5-1/384", "hash": "hash-1/1024", "openai": "openai-test-model/8"}
+SPACES = {"lite": "lite-1/512", "e5": "e5-2/384", "hash": "hash-1/1024", "openai": "openai-test-model/8"}
 TEXTS = [
     "I drink my coffee black.",
     "我喝咖啡不加糖。",
@@ -120,7 +120,7 @@ def test_different_texts_have_different_rows(embedder: Embedder) -> None:
 
 def test_eight_threads_at_once_get_their_own_rows(embedder: Embedder) -> None:
     texts = [f"{number} cats sleep on {number} keyboards" for number in range(16)]
-    expected = embedder.embed(texts, TextKind.DOCUMENT)
+    expected = embedder.embed(texts, TextKind.QUERY)
     with ThreadPoolExecutor(8) as threads:
         rows = list(threads.map(lambda text: embedder.embed([text], TextKind.QUERY)[0], texts))
     np.testing.assert_allclose(rows, expected, atol=1e-4)
