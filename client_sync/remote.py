@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import grpc
@@ -14,18 +14,21 @@ from google.rpc import code_pb2
 from client_sync.backoff import full_jitter
 from client_sync.credentials import DeviceCredentials
 from client_sync.device_clock import wall_micros
+from client_sync.errors import TransferBroken
 from client_sync.file_lock import locked
 from scrubjay import v1
 from scrubjay.channel import connect, from_rpc_error
 from scrubjay.errors import (
     DeviceRevoked,
     InternalError,
+    InvalidField,
     PrincipalMismatch,
     ScrubjayError,
     ServerBusy,
     TokenExpired,
     Unavailable,
 )
+from scrubjay.feed import unpack
 from scrubjay.memory import ClientId, Micros, subject_of
 from scrubjay.wire import from_timestamp
 
@@ -214,7 +217,11 @@ class Remote:
 
     def sync(self, request: v1.SyncRequest) -> v1.SyncResponse:
         """See RemoteSync."""
-        return self._call(self._stub.Sync, request)
+        request.accept_packed_results = True
+        response = self._call(self._stub.Sync, request)
+        if response.packed_results:
+            response.results.extend(_unpacked(response.packed_results))
+        return response
 
     def reconcile(self, request: v1.ReconcileRequest) -> v1.ReconcileResponse:
         """See RemoteSync."""
@@ -276,6 +283,15 @@ class Remote:
         return credentials.refreshed(response.device_token, from_timestamp(response.expires_at)).save(
             self._path
         )
+
+
+def _unpacked(packed_results: bytes) -> Sequence[v1.OperationResult]:
+    try:
+        return unpack(v1.Results, "packed_results", packed_results).results
+    except InvalidField as error:
+        raise TransferBroken(
+            f"the server's results can't be read ({error}); they are asked for again"
+        ) from error
 
 
 class _Responses(Protocol[_Given]):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scrubjay import v1
 from scrubjay.errors import CursorAhead, InvalidField, ModelUnavailable, PrincipalMismatch
-from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS, pack
+from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS, pack, unpack
 from scrubjay.memory import PrivacyLevel, Subject, id_bytes, new_memory_id
 from scrubjay.operation import Operation, derived_id
 from scrubjay.stamp import ReplicaId
@@ -438,6 +438,18 @@ def test_a_batch_may_travel_packed(phone: Device) -> None:
     batch = v1.Batch(operations=phone.encoded(*(phone.create(f"fact {n}") for n in range(20))))
     response = phone.call(phone.request(packed_batch=pack(batch)))
     assert {one.status for one in response.results} == {v1.OPERATION_STATUS_APPLIED}
+
+
+def test_many_results_travel_packed_to_who_understands_them(phone: Device) -> None:
+    creates = [phone.create(f"fact {n}") for n in range(100)]
+    request = phone.request(*creates, accept_packed_results=True)
+    response = phone.call(request)
+    results = unpack(v1.Results, "packed_results", response.packed_results).results
+    assert not response.results
+    assert [one.status for one in results] == [v1.OPERATION_STATUS_APPLIED] * 100
+    again = phone.call(phone.request(*creates))
+    assert not again.packed_results
+    assert [one.commit_stamp for one in again.results] == [one.commit_stamp for one in results]
 
 
 def many(phone: Device, count: int) -> v1.Batch:

@@ -125,6 +125,15 @@ def test_devices_and_backends_see_each_others_edits_but_not_what_is_private(devi
     assert [hit.memory.content for hit in laptop.replica.search("绿茶")] == ["她喜欢喝绿茶"]
 
 
+def test_a_full_batch_is_answered_operation_by_operation(devices: Devices) -> None:
+    phone = devices.device()
+    phone.synchronize()
+    for n in range(120):
+        phone.replica.add(f"fact {n}")
+    report = phone.synchronize()
+    assert (report.pushed, phone.replica.status().unsent) == (120, 0)
+
+
 def test_a_first_load_comes_as_a_snapshot(devices: Devices) -> None:
     devices.serving.dev.add(*(f"note {number}" for number in range(1_100)))
     phone = devices.device()

@@ -504,6 +504,30 @@ class Batch(_message.Message):
 Global___Batch: _TypeAlias = Batch  # noqa: Y015
 
 @_typing.final
+class Results(_message.Message):
+    """What became of operations, in their order."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperationResult]:
+        """At most 1 000."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___OperationResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Results: _TypeAlias = Results  # noqa: Y015
+
+@_typing.final
 class Touch(_message.Message):
     """How often one replica's user looked at a memory. Totals, so that a repeat changes nothing."""
 
@@ -587,6 +611,7 @@ class SyncRequest(_message.Message):
     TOUCHES_FIELD_NUMBER: _builtins.int
     INCLUDE_COUNTS_FIELD_NUMBER: _builtins.int
     COUNTS_AFTER_FIELD_NUMBER: _builtins.int
+    ACCEPT_PACKED_RESULTS_FIELD_NUMBER: _builtins.int
     last_sync_at: _builtins.str
     """As the response before gave it. Empty: from the beginning. A simple client without a replica may
     send a time such as "2026-11-30T08:00:00Z".
@@ -615,6 +640,8 @@ class SyncRequest(_message.Message):
     """Ask for the access counts that changed behind counts_after."""
     counts_after: _builtins.int
     """As the response before gave it; 0 from the beginning."""
+    accept_packed_results: _builtins.bool
+    """Say that packed_results of the response is understood."""
     @_builtins.property
     def batch(self) -> Global___Batch:
         """The operations."""
@@ -640,10 +667,11 @@ class SyncRequest(_message.Message):
         touches: _abc.Iterable[Global___Touch] | None = ...,
         include_counts: _builtins.bool = ...,
         counts_after: _builtins.int = ...,
+        accept_packed_results: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "chain", b"chain", "counts_after", b"counts_after", "first_number", b"first_number", "include_counts", b"include_counts", "include_digest", b"include_digest", "last_sync_at", b"last_sync_at", "max_bytes", b"max_bytes", "packed_batch", b"packed_batch", "principal", b"principal", "protocol", b"protocol", "replica_id", b"replica_id", "spell", b"spell", "touches", b"touches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_packed_results", b"accept_packed_results", "batch", b"batch", "chain", b"chain", "counts_after", b"counts_after", "first_number", b"first_number", "include_counts", b"include_counts", "include_digest", b"include_digest", "last_sync_at", b"last_sync_at", "max_bytes", b"max_bytes", "packed_batch", b"packed_batch", "principal", b"principal", "protocol", b"protocol", "replica_id", b"replica_id", "spell", b"spell", "touches", b"touches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -666,6 +694,7 @@ class SyncResponse(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     COUNTS_FIELD_NUMBER: _builtins.int
     COUNTS_AFTER_FIELD_NUMBER: _builtins.int
+    PACKED_RESULTS_FIELD_NUMBER: _builtins.int
     directive: Global___Directive.ValueType
     """Anything but OK comes alone: nothing was taken and there is no page."""
     packed_page: _builtins.bytes
@@ -680,6 +709,10 @@ class SyncResponse(_message.Message):
     """Where asked for and there is no more: 8 bytes, the sum of all buckets' digests."""
     counts_after: _builtins.int
     """Where they end."""
+    packed_results: _builtins.bytes
+    """The results as a zlib stream of encoded Results, in place of results; only where the request says
+    that it is understood.
+    """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperationResult]:
         """One result for each operation, in their order."""
@@ -710,10 +743,11 @@ class SyncResponse(_message.Message):
         digest: _builtins.bytes = ...,
         counts: _abc.Iterable[Global___AccessCount] | None = ...,
         counts_after: _builtins.int = ...,
+        packed_results: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "server_time", b"server_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_stamp", b"commit_stamp", "counts", b"counts", "counts_after", b"counts_after", "digest", b"digest", "directive", b"directive", "last_sync_at", b"last_sync_at", "more", b"more", "packed_page", b"packed_page", "page", b"page", "results", b"results", "server_time", b"server_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_stamp", b"commit_stamp", "counts", b"counts", "counts_after", b"counts_after", "digest", b"digest", "directive", b"directive", "last_sync_at", b"last_sync_at", "more", b"more", "packed_page", b"packed_page", "packed_results", b"packed_results", "page", b"page", "results", b"results", "server_time", b"server_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
