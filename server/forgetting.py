@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
+from scrubjay.errors import ScrubjayError
 from scrubjay.memory import ClientId, Micros
 from server.ingest.author import Author, server_replica
 from server.ingest.forgetting import CHUNK, DAY_MICROS, SWEEP_ROLE, Forgotten, Sweep
@@ -39,18 +40,24 @@ class Sweeper:
 
     def run(self, ending: threading.Event) -> int:
         """Sweep, if a day has passed since the last time, until ``ending`` is set; how many memories went."""
-        now = self._clock()
+        now, count, whole = self._clock(), 0, True
         if now < self._due:
             return 0
-        count = 0
         for tenant in self._tenants():
-            shard, sweep = self._router.shard(tenant), sweep_of(tenant, None, self._clock())
-            for gone in swept(shard, sweep, sweep_author(tenant.incarnation), ending.is_set):
-                count += len(gone)
-        if not ending.is_set():
+            try:
+                count += self._sweep(tenant, ending)
+            except ScrubjayError as error:
+                log.warning("%s is swept in an hour again: %s", tenant.tenant_id, error.message)
+                whole = False
+        if whole and not ending.is_set():
             self._due = Micros(now + DAY_MICROS)
         log.info("the sweep forgot %d memories", count)
         return count
+
+    def _sweep(self, tenant: Tenant, ending: threading.Event) -> int:
+        shard, sweep = self._router.shard(tenant), sweep_of(tenant, None, self._clock())
+        author = sweep_author(tenant.incarnation)
+        return sum(len(gone) for gone in swept(shard, sweep, author, ending.is_set))
 
 
 def sweep_of(tenant: Tenant, stream: str | None, now: Micros) -> Sweep:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -40,6 +40,8 @@ from tenants.tenant import (
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """A page of 1 000 tenants or devices is some 300 KB; gRPC refuses messages past 4 MB."""
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""Where a page of tenants ends even if more was asked for: each may have many long rules."""
 MAX_SCOPES = 32
 """Each is compared with the scope of every memory that a device is sent."""
 
@@ -101,10 +103,10 @@ class TenantAdminService:
         if request.page_token:
             (after,) = unseal(self._secret, "tenants", request.page_token, (str,))
         found = self._registry.list_tenants(size + 1, after)
-        page = found[:size]
-        more = len(found) > size
+        page = _fitting(map(_tenant_message, found[:size]))
+        more = len(found) > len(page)
         return v1.ListTenantsResponse(
-            tenants=map(_tenant_message, page),
+            tenants=page,
             next_page_token=seal(self._secret, "tenants", (page[-1].tenant_id,)) if more else "",
         )
 
@@ -256,6 +258,17 @@ def _request_key(request_id: str, caller: Caller) -> RequestKey | None:
 
 
 # --- what makes a request valid -------------------------------------------------------------------
+
+
+def _fitting(tenants: Iterable[v1.Tenant]) -> list[v1.Tenant]:
+    """As many of the first ones as a page may hold, at least one."""
+    total, page = 0, list[v1.Tenant]()
+    for tenant in tenants:
+        total += tenant.ByteSize()
+        if page and total > MAX_PAGE_BYTES:
+            break
+        page.append(tenant)
+    return page
 
 
 def _mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:

@@ -123,6 +123,27 @@ def test_every_tenant_forgets_by_its_own_policy(server: Server) -> None:
     assert living(server.store) == set()
 
 
+def test_a_shard_that_does_not_answer_is_swept_in_an_hour_and_the_others_now(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = replace(server.tenant, tenant_id="away", shard="away")
+    shards = {"main": server.shard, "away": Shard("away", server.store, server.cache)}
+    daily = Sweeper(Router(shards), lambda: [away, server.tenant], lambda: server.now)
+    add(server.store, task())
+    days(server, 61)
+
+    def fail(*_: object) -> None:
+        raise StorageUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards["away"], "to_forget", fail)
+        assert daily.run(NEVER) == 1
+    assert "away is swept in an hour again" in caplog.text
+    add(server.store, task(user_id="bob"), key=BOB)
+    days(server, 61.05)
+    assert daily.run(NEVER) == 1
+
+
 def test_it_ends_when_it_should_and_goes_on_the_next_time(server: Server) -> None:
     add(server.store, *(task(f"task {n}") for n in range(3)))
     for name in ("bob", "carol"):

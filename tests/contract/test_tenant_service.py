@@ -23,8 +23,9 @@ from scrubjay.errors import (
 from scrubjay.memory import ClientId, Micros
 from scrubjay.status import to_status
 from tenants.database import migrate, open_engine
+from tenants.forget_policy import ForgetPolicy, ForgetRule
 from tenants.page_token import seal
-from tenants.registry import SCRIPTS, VERSION_TABLE, Registry
+from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, TenantChanges
 from tenants.tenant import Caller, Role
 from tenants.tenant_service import ALLOWED, TenantAdminService
 
@@ -188,6 +189,24 @@ def test_pages_join_to_the_whole_list(service: TenantAdminService, registry: Reg
         found += [tenant.tenant_id for tenant in page.tenants]
         token = page.next_page_token
     assert found == ["a", "a-1", "b9", "c", "e"]
+
+
+def test_a_page_of_tenants_with_long_policies_fits_into_a_message(
+    service: TenantAdminService, registry: Registry
+) -> None:
+    rules = tuple(ForgetRule("s" * 256, "c" * 256, 1, 0.5) for _ in range(32))
+    changes = TenantChanges(frozenset({"forget_policy"}), forget_policy=ForgetPolicy(rules))
+    made = [f"t{n:03}" for n in range(200)]
+    for tenant_id in made:
+        registry.create_tenant(tenant_id, "", now=NOW)
+        registry.update_tenant(tenant_id, changes, now=NOW)
+    first = service.list_tenants(v1.ListTenantsRequest(page_size=1000), PLATFORM)
+    assert 1 < len(first.tenants) < 200
+    assert first.ByteSize() < 4_000_000
+    token = first.next_page_token
+    rest = service.list_tenants(v1.ListTenantsRequest(page_size=1000, page_token=token), PLATFORM)
+    assert [tenant.tenant_id for tenant in (*first.tenants, *rest.tenants)] == made
+    assert not rest.next_page_token
 
 
 def test_a_repeat_gets_the_first_answer_and_another_body_does_not(service: TenantAdminService) -> None:

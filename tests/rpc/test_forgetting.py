@@ -16,6 +16,7 @@ from rpc.refusal import refused
 from scrubjay import errors, v1
 from scrubjay.memory import Micros
 from scrubjay.wire import from_timestamp, to_timestamp
+from server import forgetting
 from server.app import wall_clock
 
 DAY = 24 * 3600 * 1_000_000
@@ -227,6 +228,41 @@ def test_a_dry_run_lists_in_pages_what_then_goes(dev: Tenant, clock: Clock, size
     assert {content for user_id in ("alice", "bob", "*") for content in living(dev, user_id)} == {
         f"{user_id} keeps this" for user_id in ("alice", "bob", "*")
     }
+
+
+@pytest.fixture
+def swept_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's sweep begins at once."""
+    monkeypatch.setattr(forgetting, "INTERVAL_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("swept_often")
+def test_a_server_sweeps_by_itself_by_the_policy_that_stands_then(serving: Serving, clock: Clock) -> None:
+    rival = serving.tenant("rival")
+    set_policy(serving, {"category": "EVENT", "unused_days": 1})
+    for tenant in (serving.dev, rival):
+        tenant.add("unsure task", category="TASK", confidence=0.3)
+        tenant.add("event", category="EVENT")
+    clock.days = 61
+    for tenant, left in ((serving.dev, "unsure task"), (rival, "event")):
+        deadline = time.monotonic() + BOUND_SECONDS
+        while len(living(tenant)) > 1 and time.monotonic() < deadline:
+            pass
+        assert living(tenant) == {left}
+        newest = tenant.memories.History(v1.HistoryRequest(user_id="alice")).entries[0]
+        assert (newest.role, newest.kind) == ("SWEEP", v1.OPERATION_KIND_DELETE)
+
+
+def test_what_went_can_be_brought_back_and_stays(dev: Tenant, clock: Clock) -> None:
+    (task,) = dev.add("call the plumber", category="TASK", confidence=0.4)
+    (ticket,) = dev.add("ticket", expires_at=to_timestamp(Micros(clock() + DAY)))
+    clock.days = 61
+    assert dev.memories.Forget(v1.ForgetRequest()).deleted_count == 2
+    for memory in (task, ticket):
+        back = dev.memories.Restore(v1.RestoreRequest(memory_id=memory.id)).memory
+        assert (back.content, back.id == memory.id) == (memory.content, False)
+    assert would_go(dev) == []
+    assert living(dev) == {"call the plumber", "ticket"}
 
 
 def test_another_tenants_memories_stay(serving: Serving, clock: Clock) -> None:
