@@ -2,10 +2,11 @@
 
     python bench/sync.py                       # 100 000 memories to load, 500 000 rows to change one among
     python bench/sync.py --rows 20000 --present 100000 --pairs 3
+    python bench/sync.py a-to-b first-load     # these alone
 
 * First load: a replica loads everything, by snapshot and by pages. The limit is a raw gRPC stream of the
   same rows, 1 000 a message and compressed alike, decoded and inserted into the same table. In turn,
-  A B A B; medians.
+  A B A B; medians. The processor's time, of device and server together, stands beside it.
 * One change, one removal: the time a replica takes to apply a page of one change, many rows present.
 * Push: operations made offline, in full batches, until they are answered.
 * A to B: from a write on one device until another one reads it, both on Watch.
@@ -25,10 +26,11 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -38,7 +40,7 @@ from client_sync import Remote, Replica, synchronize
 from client_sync.background import BackgroundSync
 from client_sync.exchange import apply_response, next_request, page_of
 from client_sync.sync import SyncReport
-from rpc import running, sentence
+from rpc import cpu_seconds, running, sentence
 from scrubjay import connect, v1
 from scrubjay.feed import MAX_CHANGES, pack, seal_page, whole
 from scrubjay.memory import MemoryId, id_text
@@ -51,9 +53,10 @@ STREAMED = "/bench.Raw/Rows"
 
 @dataclass(frozen=True)
 class Server:
-    """The server that is measured: where it is, and a backend's and an admin's stub to it."""
+    """The server that is measured: where it is, its process, and a backend's and an admin's stub to it."""
 
     address: str
+    pid: int
     memories: v1.MemoryServiceStub
     admin: v1.TenantAdminServiceStub
 
@@ -79,13 +82,13 @@ def started(stack: ExitStack, folder: Path) -> Server:
         "SCRUBJAY_EMBEDDER": "hash",
     }
     command = [sys.executable, "-m", "server", "serve"]
-    _, address, printed = stack.enter_context(running(command, environment))
+    pid, address, printed = stack.enter_context(running(command, environment))
     service, admin = (
         stack.enter_context(connect(address, found[1]))
         for found in (re.search(rf"{name} key:\s+(\S+)", printed) for name in ("service", "platform admin"))
         if found is not None
     )
-    return Server(address, v1.MemoryServiceStub(service), v1.TenantAdminServiceStub(admin))
+    return Server(address, pid, v1.MemoryServiceStub(service), v1.TenantAdminServiceStub(admin))
 
 
 def fill(server: Server, rows: int) -> None:
@@ -102,25 +105,41 @@ def fill(server: Server, rows: int) -> None:
 # --- first load ------------------------------------------------------------------------------------
 
 
-def load_by_snapshot(server: Server, folder: Path, name: str) -> float:
-    """Seconds of a whole first load."""
-    with server.device(folder, name) as (replica, remote):
-        began = time.perf_counter()
-        synchronize(replica, remote)
-        return time.perf_counter() - began
+@dataclass(frozen=True)
+class Took:
+    """What something took: seconds, and the processor's, of this process and the server's."""
+
+    seconds: float
+    cpu_seconds: float
 
 
-def load_by_pages(server: Server, folder: Path, name: str) -> float:
-    """Seconds of a first load by pages alone."""
+def timed(server: Server, work: Callable[[], None]) -> Took:
+    """What ``work`` takes."""
+    began, used = time.perf_counter(), time.process_time() + cpu_seconds(server.pid)
+    work()
+    seconds = time.perf_counter() - began
+    return Took(seconds, time.process_time() + cpu_seconds(server.pid) - used)
+
+
+def load_by_snapshot(server: Server, folder: Path, name: str) -> Took:
+    """A whole first load."""
     with server.device(folder, name) as (replica, remote):
-        began = time.perf_counter()
+        return timed(server, lambda: synchronize(replica, remote))
+
+
+def load_by_pages(server: Server, folder: Path, name: str) -> Took:
+    """A first load by pages alone."""
+
+    def load() -> None:
         more = True
         while more:
             request = next_request(replica)
             response = remote.sync(request)
             apply_response(replica, request, response)
             more = response.more
-        return time.perf_counter() - began
+
+    with server.device(folder, name) as (replica, remote):
+        return timed(server, load)
 
 
 def newest_readable(server: Server, folder: Path, name: str) -> float:
@@ -169,14 +188,13 @@ class RawStream:
     def _rows(self, _body: bytes, _context: grpc.ServicerContext) -> Iterator[bytes]:
         yield from self._pages
 
-    def load(self, path: Path) -> float:
-        """Seconds to take all rows into a bare table."""
+    def load(self, path: Path) -> None:
+        """Take all rows into a bare table."""
         sql = sqlite3.connect(path, isolation_level=None)
         sql.execute("PRAGMA journal_mode = WAL")
         sql.execute("PRAGMA synchronous = NORMAL")
         for statement in self._tables:
             sql.execute(statement)
-        began = time.perf_counter()
         for body in self._channel.unary_stream(STREAMED)(b""):
             sql.execute("BEGIN")
             sql.executemany(
@@ -193,31 +211,39 @@ class RawStream:
                 ],
             )
             sql.execute("COMMIT")
-        seconds = time.perf_counter() - began
         sql.close()
-        return seconds
 
 
-def first_load(stack: ExitStack, server: Server, folder: Path, rows: int, pairs: int) -> None:
+def first_load(server: Server, folder: Path, rows: int, pairs: int) -> None:
     """Print the rows of the first load."""
-    with server.device(folder, "template") as (replica, remote):
-        synchronize(replica, remote)
-        raw = RawStream(stack, replica)
-    ours: dict[str, list[float]] = {"by snapshot": [], "by pages": []}
+    fill(server, rows)
+    with ExitStack() as stack:
+        with server.device(folder, "template") as (replica, remote):
+            synchronize(replica, remote)
+            raw = RawStream(stack, replica)
+        _first_load(server, folder, raw, rows, pairs)
+
+
+def _first_load(server: Server, folder: Path, raw: RawStream, rows: int, pairs: int) -> None:
+    ours: dict[str, list[Took]] = {"by snapshot": [], "by pages": []}
     limit = []
     for pair in range(pairs):
-        limit.append(raw.load(folder / f"raw-{pair}.db"))
+        limit.append(timed(server, partial(raw.load, folder / f"raw-{pair}.db")))
         ours["by snapshot"].append(load_by_snapshot(server, folder, f"snapshot-{pair}"))
         ours["by pages"].append(load_by_pages(server, folder, f"pages-{pair}"))
     for name, found in ours.items():
-        ratio = statistics.median(one / mine for one, mine in zip(limit, found, strict=True))
-        seconds = statistics.median(found)
+        pairs_of = list(zip(limit, found, strict=True))
+        ratio = statistics.median(one.seconds / mine.seconds for one, mine in pairs_of)
+        cpu_ratio = statistics.median(one.cpu_seconds / mine.cpu_seconds for one, mine in pairs_of)
+        seconds = statistics.median(mine.seconds for mine in found)
         print(
             f"first load of {rows} {name} ÷ raw stream + decode + insert: "
-            f"{ratio:.2f} ({rows / seconds:.0f} rows/s)"
+            f"{ratio:.2f}, of the processor's time {cpu_ratio:.2f} ({rows / seconds:.0f} rows/s)"
         )
     both = zip(ours["by snapshot"], ours["by pages"], strict=True)
-    print(f"first load by snapshot ÷ by pages: {statistics.median(b / a for a, b in both):.1f}")
+    print(
+        f"first load by snapshot ÷ by pages: {statistics.median(b.seconds / a.seconds for a, b in both):.1f}"
+    )
     newest = [newest_readable(server, folder, f"newest-{pair}") for pair in range(pairs)]
     print(f"newest 1 000 readable: {statistics.median(newest) * 1e3:.0f} ms", flush=True)
 
@@ -240,6 +266,7 @@ def multiply(replica: Replica, present: int) -> None:
 
 def one_change(server: Server, folder: Path, present: int) -> None:
     """Print how long one change and one removal take to apply."""
+    fill(server, 1000)
     changes, removals = [], []
     with server.device(folder, "present") as (replica, remote):
         synchronize(replica, remote)
@@ -396,28 +423,37 @@ def slow_line(server: Server, folder: Path, count: int) -> None:
     print(f"{count} operations over 1 Mbit/s and 200 ms: {seconds:.1f} s, {sent / 1e6:.2f} MB up", flush=True)
 
 
+WORKS: dict[str, Callable[[Server, Path, argparse.Namespace], None]] = {
+    "a-to-b": lambda server, folder, options: from_a_to_b(server, folder, options.writes),
+    "bytes": lambda server, folder, _options: sizes(server, folder),
+    "taken": lambda server, folder, options: taken(server, folder, options.operations),
+    "push": lambda server, folder, options: push(server, folder, options.operations),
+    "slow-line": lambda server, folder, options: slow_line(server, folder, options.operations),
+    "first-load": lambda server, folder, options: first_load(server, folder, options.rows, options.pairs),
+    "one-change": lambda server, folder, options: one_change(server, folder, options.present),
+}
+
+
 def main() -> None:
     """Start a server, fill it, print every row."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("works", nargs="*", metavar="work", help=f"of {', '.join(WORKS)}; all by default")
     parser.add_argument("--rows", type=int, default=100_000, help="memories of a first load")
     parser.add_argument("--present", type=int, default=500_000, help="rows of the file that one change meets")
     parser.add_argument("--operations", type=int, default=10_000, help="made offline, then pushed")
     parser.add_argument("--writes", type=int, default=200, help="from A to B")
     parser.add_argument("--pairs", type=int, default=5)
     options = parser.parse_args()
+    if unknown := set(options.works) - set(WORKS):
+        parser.error(f"no such work: {', '.join(sorted(unknown))}")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = started(stack, folder)
-        from_a_to_b(server, folder, options.writes)
-        sizes(server, folder)
-        taken(server, folder, options.operations)
-        push(server, folder, options.operations)
-        slow_line(server, folder, options.operations)
-        fill(server, options.rows)
-        first_load(stack, server, folder, options.rows, options.pairs)
-        one_change(server, folder, options.present)
+        for name, work in WORKS.items():
+            if not options.works or name in options.works:
+                work(server, folder, options)
 
 
 if __name__ == "__main__":
