@@ -181,6 +181,9 @@ def search(
     scopes: ScopesOption = None,
     where: WhereOption = None,
     recipe: Annotated[str, typer.Option("--recipe", help="default or semantic.")] = "",
+    as_of: Annotated[
+        str, typer.Option("--as-of", metavar="TIME", help="Search what was known then; ISO 8601.")
+    ] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Say why each one is there.")] = False,
     server: ServerOption = None,
     api_key: ApiKeyOption = None,
@@ -201,6 +204,9 @@ def search(
             recipe=recipe,
             explain=explain,
         )
+        if as_of:
+            with usage("--as-of"):
+                request.as_of.CopyFrom(parse_time(as_of))
         hits = session.call(session.memories.Search, request).hits
         session.show(hits, lambda tables: tables.hits(hits))
 
@@ -351,6 +357,46 @@ def history(
             return response.entries, response.next_page_token
 
         show_pages(session, page, limit, Tables.history)
+
+
+@app.command()
+def undo(
+    context: typer.Context,
+    memory_id: Annotated[str, typer.Argument(metavar="ID")],
+    operation: Annotated[
+        str,
+        typer.Option("--operation", metavar="OPERATION_ID", help="Of its history. Default: the last one."),
+    ] = "",
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="FIELD", help="Only this field, such as tags.work; repeatable."),
+    ] = None,
+    etag: Annotated[str, typer.Option("--etag", help="Refuse if the memory changed since this etag.")] = "",
+    server: ServerOption = None,
+    api_key: ApiKeyOption = None,
+    user: UserOption = None,
+    home: HomeOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write back what was changed last. What was deleted comes back under a new id."""
+    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+        request = v1.RestoreRequest(memory_id=memory_id, operation_id=operation, fields=fields, etag=etag)
+        if not operation and session.local is None:
+            request.operation_id = _last_operation(session, memory_id)
+        response = session.call(session.memories.Restore, request)
+
+        def told(tables: Tables) -> None:
+            tables.results(response.results)
+            tables.memories([response.memory], header=False)
+
+        session.show([response], told)
+
+
+def _last_operation(session: Session, memory_id: str) -> str:
+    """The last operation on the memory that changed anything; empty where there is none."""
+    entries = session.call(session.memories.History, v1.HistoryRequest(memory_id=memory_id)).entries
+    done = (v1.OUTCOME_APPLIED, v1.OUTCOME_APPLIED_CONCURRENT)
+    return next((entry.operation_id for entry in entries if entry.outcome in done), "")
 
 
 app.command()(export)

@@ -118,6 +118,8 @@ class LocalMemories:
                 "recipe",
                 f"is {request.recipe!r}; a device searches by words: leave it out, or ask the server",
             )
+        if request.HasField("as_of"):
+            raise InvalidField.of("as_of", "is for a server: a device searches what it holds now")
         hits = self.replica.search(
             request.query, top_k=request.top_k, scopes=request.scopes, matches=self._matches(request)
         )
@@ -148,6 +150,12 @@ class LocalMemories:
         """Delete one memory for ever."""
         self.replica.delete(request.id)
         return v1.DeleteResponse()
+
+    def Restore(self, request: v1.RestoreRequest) -> v1.RestoreResponse:
+        """Nothing: a device writes an old value again."""
+        raise InvalidField.of(
+            "memory_id", f"{request.memory_id!r} is on a device; undo it on a server, or write the old value"
+        )
 
     def History(self, request: v1.HistoryRequest) -> v1.HistoryResponse:
         """A page of what happened as this device saw it, to one memory or to all, newest first."""

@@ -53,7 +53,7 @@ def _answering(rpc: str) -> Callable[[Server, Any, grpc.ServicerContext], Any]:
     return lambda server, request, context: server.answer(rpc, request, context)
 
 
-for _rpc in ("Add", "Search", "Get", "List", "Update", "Delete", "History"):
+for _rpc in ("Add", "Search", "Get", "List", "Update", "Delete", "History", "Restore"):
     setattr(Server, _rpc, _answering(_rpc))
 
 
@@ -407,6 +407,50 @@ def test_history_asks_for_one_memory_or_one_subject(
     server.answers["History"] = lambda _: v1.HistoryResponse()
     assert run("history", *arguments).code == 0
     assert server.requests == [v1.HistoryRequest(**asked, page_size=100)]
+
+
+def test_undo_takes_the_last_operation_that_changed_anything(server: Server, run: Callable[..., Ran]) -> None:
+    entries = [
+        v1.HistoryEntry(operation_id="late", outcome=v1.OUTCOME_GONE),
+        v1.HistoryEntry(operation_id="lost", outcome=v1.OUTCOME_SUPERSEDED),
+        v1.HistoryEntry(operation_id="last", outcome=v1.OUTCOME_APPLIED_CONCURRENT),
+        v1.HistoryEntry(operation_id="first", outcome=v1.OUTCOME_APPLIED),
+    ]
+    results = [v1.FieldResult(field="content", outcome=v1.OUTCOME_APPLIED)]
+    server.answers["History"] = lambda _: v1.HistoryResponse(entries=entries)
+    server.answers["Restore"] = lambda _: v1.RestoreResponse(memory=memory("likes tea"), results=results)
+    ran = run("undo", ID)
+    assert ran.code == 0, ran.err
+    assert server.requests == [
+        v1.HistoryRequest(memory_id=ID),
+        v1.RestoreRequest(memory_id=ID, operation_id="last", request_id=server.requests[-1].request_id),
+    ]
+    assert "content: stored" in ran.out
+    assert "likes tea" in ran.out
+
+
+def test_undo_sends_every_option(server: Server, run: Callable[..., Ran]) -> None:
+    server.answers["Restore"] = lambda _: v1.RestoreResponse(memory=memory("likes tea"))
+    ran = run(
+        *("undo", ID, "--operation", OTHER_ID, "--field", "content", "--field", "tags.a", "--etag", "e"),
+        "--json",
+    )
+    assert [row["memory"]["content"] for row in ran.rows] == ["likes tea"]
+    (request,) = server.requests
+    request.ClearField("request_id")
+    assert request == v1.RestoreRequest(
+        memory_id=ID, operation_id=OTHER_ID, fields=["content", "tags.a"], etag="e"
+    )
+
+
+def test_a_search_of_the_past_sends_its_time(server: Server, run: Callable[..., Ran], shanghai: None) -> None:
+    server.answers["Search"] = lambda _: v1.SearchResponse()
+    assert run("--user", "ann", "search", "tea", "--as-of", "2026-11-30 08:00").code == 0
+    (request,) = server.requests
+    assert request.as_of.seconds == 1_795_996_800
+    assert run("--user", "ann", "search", "tea", "--as-of", "yesterday").code == 2
+    assert run("--user", "ann", "search", "tea").code == 0
+    assert not server.requests[-1].HasField("as_of")
 
 
 # --- settings and failures -----------------------------------------------------------------------

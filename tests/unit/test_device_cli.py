@@ -225,9 +225,19 @@ def test_a_search_is_by_words_and_says_so(device: DeviceServer, run: Run) -> Non
     assert "1.000" in shown
     assert "likes coffee" in shown
     assert "tea" not in shown
+    past = run("search", "tea", "--as-of", "2026-11-30")
+    assert past.code == 1
+    assert "a device searches what it holds now" in past.err
     refused = run("search", "tea", "--recipe", "semantic")
     assert refused.code == 1
     assert "a device searches by words" in refused.err
+
+
+def test_a_device_undoes_nothing(device: DeviceServer, run: Run) -> None:
+    memory_id = added(run, "likes tea")
+    refused = run("undo", memory_id)
+    assert refused.code == 1
+    assert "undo it on a server" in refused.err
 
 
 def test_list_narrows_and_goes_through_the_pages(device: DeviceServer, run: Run) -> None:
