@@ -38,7 +38,7 @@ MAX_TOP_K = 200
 """As on the server."""
 
 _FUSED: Mapping[str, float] = {"dense": 0.6, "lexical": 0.4}
-"""The weights of the server's default recipe."""
+"""What meaning and words weigh here; the server's recipes have more arms."""
 _WORDS_ALONE: Mapping[str, float] = {"lexical": 1.0}
 _POOL = 10
 """Each arm's candidates per hit asked for, at first."""

@@ -13,8 +13,9 @@ from scrubjay.wire import to_message
 from server.index.resident import ResidentStream, View
 from server.providers.embedder import TextKind
 from server.providers.hashed import HashEmbedder
+from server.recall.query import Hit, Query, query_vector
 from server.recall.recipes import RECIPES
-from server.recall.search import Hit, Query, search
+from server.recall.search import search
 from server.store.memory_store import Change
 from server.store.vector_codec import encode_vectors
 from tests.stored import NOW, NOW_MILLIS
@@ -68,7 +69,7 @@ def query(
 ) -> Query:
     """A query; ``asked`` are fields of the query or of its view."""
     beside = {name: asked.pop(name) for name in ("matches", "neighbours") if name in asked}
-    vector = EMBEDDER.embed([text], TextKind.QUERY)[0]
+    vector = query_vector(text, RECIPES[recipe], lambda line: EMBEDDER.embed([line], TextKind.QUERY)[0])
     view = replace(View(ClientId(client), now), **asked)
     return Query(text, vector, RECIPES[recipe], view, top_k, **beside)
 

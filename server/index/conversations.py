@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scrubjay.memory import Memory
 from server.index.columns import Columns, Mask, Slots
 
 SESSION = 3_600_000_000
 """An hour in microseconds."""
+TURNS_APART = SESSION // 2
+"""Between two turns that are about the same thing."""
 _MOST_CHANGED = 64
 """Changes that are sorted in one by one; more of them cost as much as sorting all."""
 
@@ -27,15 +30,16 @@ class Conversations:
         self._numbers: dict[str, int] = {}
         self._groups = np.zeros(0, np.int64)
         self._open = np.zeros(0, np.bool_)
+        self._spoken = np.zeros(0, np.bool_)
         self._living = np.zeros(0, np.bool_)
         self._order = np.zeros(0, np.int64)
         self._changed: set[int] = set()
-        self._all: tuple[Slots, Slots] | None = None
+        self._all_turns: tuple[Slots, Slots] | None = None
 
     @property
     def nbytes(self) -> int:
         """Resident bytes of the arrays."""
-        return sum(a.nbytes for a in (self._groups, self._open, self._living, self._order))
+        return sum(a.nbytes for a in (self._groups, self._open, self._spoken, self._living, self._order))
 
     def put(self, slot: int, memory: Memory) -> None:
         """Take a row, which its columns have."""
@@ -43,33 +47,48 @@ class Conversations:
             more = max(16, 2 * slot) - len(self._groups)
             self._groups = np.concatenate([self._groups, np.zeros(more, np.int64)])
             self._open = np.concatenate([self._open, np.zeros(more, np.bool_)])
+            self._spoken = np.concatenate([self._spoken, np.zeros(more, np.bool_)])
             self._living = np.concatenate([self._living, np.zeros(more, np.bool_)])
         name = f"{memory.subject.key}\0{_conversation(memory)}"
         self._groups[slot] = self._numbers.setdefault(name, len(self._numbers))
+        self._spoken[slot] = bool(memory.source.conversation_id)
         self._open[slot] = not (memory.source.conversation_id or memory.run_id)
         self._living[slot] = True
-        self._note(slot)
+        self._changed.add(slot)
 
     def kill(self, slot: int) -> None:
         """Let go of a row."""
         self._living[slot] = False
-        self._note(slot)
+        self._changed.add(slot)
 
     def adjacent(self, allowed: Mask | None) -> tuple[Slots, Slots]:
         """Of each slot, the one before and the one after it among those ``allowed``; -1 for none."""
+        earlier, later, apart = self._pairs(allowed)
+        return self._linked(earlier, later, (apart <= SESSION) | ~self._open[later])
+
+    def turns(self, allowed: Mask | None) -> tuple[Slots, Slots]:
+        """The same of turns alone: those of a conversation that is named, ``TURNS_APART`` at most."""
         self._settle()
-        if allowed is None and self._all is not None:
-            return self._all
+        if allowed is None and self._all_turns is not None:
+            return self._all_turns
+        earlier, later, apart = self._pairs(allowed)
+        found = self._linked(earlier, later, (apart <= TURNS_APART) & self._spoken[later])
+        if allowed is None:
+            self._all_turns = found
+        return found
+
+    def _pairs(self, allowed: Mask | None) -> tuple[Slots, Slots, NDArray[np.int64]]:
+        """Each slot but the last in the order, the one behind it, and the time between."""
+        self._settle()
         order = self._order if allowed is None else self._order[allowed[self._order]]
+        times = self._columns.time("created_at")[order]
+        return order[:-1], order[1:], times[1:] - times[:-1]
+
+    def _linked(self, earlier: Slots, later: Slots, near: Mask) -> tuple[Slots, Slots]:
         before, after = (np.full(self._columns.size, -1, np.int64) for _ in range(2))
-        earlier, later = order[:-1], order[1:]
-        times = self._columns.time("created_at")
-        near = times[later] - times[earlier] <= SESSION
-        follows = (self._groups[earlier] == self._groups[later]) & (near | ~self._open[later])
+        follows = near & (self._groups[earlier] == self._groups[later])
         after[earlier[follows]] = later[follows]
         before[later[follows]] = earlier[follows]
-        if allowed is None:
-            self._all = before, after
         return before, after
 
     def around(
@@ -90,14 +109,11 @@ class Conversations:
             at = int(steps[at])
         return found
 
-    def _note(self, slot: int) -> None:
-        self._changed.add(slot)
-        self._all = None
-
     def _settle(self) -> None:
         """Bring the order up to date."""
         if not self._changed:
             return
+        self._all_turns = None
         changed = np.fromiter(self._changed, np.int64, len(self._changed))
         self._changed.clear()
         if len(changed) > _MOST_CHANGED:

@@ -92,6 +92,10 @@ class ExactIndex:
             scores[~self._living[: self._end]] = -np.inf
             return _taken(scores, labels)
 
+    def vectors(self, labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        with self._lock.shared:
+            return self._block[labels]
+
     def pages(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """The living labels, ascending, and their vectors, copied page by page."""
         for start in range(0, self._end, PAGE_ROWS):

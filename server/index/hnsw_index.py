@@ -116,6 +116,10 @@ class HnswIndex:
             scores[here] = rows.score_each(query, labels[here])
         return scores
 
+    def vectors(self, labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        with self.state.lock.shared:
+            return self.state.rows.vectors(labels)
+
     def drain(self, timeout_seconds: float) -> bool:
         """Wait until every row is in the graph, and it is measured and not worn; whether that came in time.
 

@@ -26,6 +26,7 @@ from server.index.shelf import Shelved
 from server.index.switch import grown, open_index
 from server.index.vector_index import VectorIndex
 from server.recall.lexical import LexicalIndex
+from server.recall.speakers import Speakers
 from server.recall.tags import TagIndex
 from server.store.memory_store import Change
 from server.store.vector_codec import decode_vectors
@@ -60,6 +61,7 @@ class ResidentStream:
         self.conversations = Conversations(self.columns)
         self.words = LexicalIndex()
         self.tags = TagIndex()
+        self.speakers = Speakers()
         self.vectors: VectorIndex = open_index(dimension, 0)
         self._slots: dict[MemoryId, int] = {}
         self._accessed: dict[MemoryId, Micros] = {}
@@ -73,7 +75,7 @@ class ResidentStream:
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""
-        parts = self.vectors, self.words, self.tags, self.columns, self.conversations
+        parts = self.vectors, self.words, self.tags, self.speakers, self.columns, self.conversations
         return self._bytes + sum(part.nbytes for part in parts)
 
     @property
@@ -168,6 +170,7 @@ class ResidentStream:
         successor_slot = -1 if successor is None else self._slots.get(successor, -1)
         self.columns.put(slot, row.memory, row.commit_stamp, successor_slot)
         self.conversations.put(slot, row.memory)
+        self.speakers.put(slot, row.memory.source.role)
 
     def _kill(self, slot: int, row: Row) -> None:
         self._bytes -= _size(row)

@@ -88,6 +88,10 @@ class VectorIndex(Protocol):
         """
         ...
 
+    def vectors(self, labels: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The rows of ``labels``, all of which must live, in their order: shape (n, dimension)."""
+        ...
+
     def close(self) -> None:
         """Stop all background work and wait for its end."""
         ...

@@ -6,15 +6,19 @@ bm25       BM25 of the words, through a logistic: 1/2 where half of the query's 
 tag        the share of the query's terms that name a tag of the memory
 recent     1 for what was made now, half of that for each ``HALF_LIFE``
 open_tasks 1 for a task that nothing replaced, made or begun within ``OPEN`` before now
+speaker    how far the query asks for what this speaker said, see ``server.recall.speakers``
+time       1 where created_at lies in a time that the query names, see ``server.recall.dates``
 ========== =========================================================================================
 
-The dense arm, whose rows are too dear to be looked at one and all, is ``server.recall.search``'s own.
+``server.recall.scoring`` adds the dense arm, for which the rows of large streams are too dear to be looked at
+one and all, and what follows from other scores: ``server.recall.turns`` and ``server.recall.newer``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, timedelta
 from types import MappingProxyType
 
 import numpy as np
@@ -23,10 +27,12 @@ from numpy.typing import NDArray
 from scrubjay.memory import Micros
 from server.index.columns import Mask
 from server.index.resident import ResidentStream
+from server.recall.dates import query_periods
 
 Measure = NDArray[np.float32]
 
 DAY = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
 HALF_LIFE = 7 * DAY
 """Of created_at, which is the time of what is told: the time of the last change is that of any new tag, or of
 an import."""
@@ -37,10 +43,14 @@ LOGISTIC_SLOPE = 10
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What arms measure against. ``seen`` says which slots exist for the caller; None: all."""
+    """What arms measure against: the query, its terms with what each counts, and the time of asking.
+
+    ``seen`` says which slots exist for the caller; None: all.
+    """
 
     stream: ResidentStream
-    terms: Sequence[str]
+    text: str
+    terms: Mapping[str, float]
     now: Micros
     seen: Mask | None
 
@@ -85,8 +95,35 @@ def open_tasks(asked: Asked) -> Measure | None:
     return found.astype(np.float32)
 
 
+def speaker(asked: Asked) -> Measure | None:
+    """Who said it."""
+    return asked.stream.speakers.share(asked.text, asked.terms, asked.size, asked.seen)
+
+
+def time(asked: Asked) -> Measure | None:
+    """When it was, in whole days of UTC."""
+    created_at = asked.stream.columns.time("created_at")
+    seen = created_at if asked.seen is None else created_at[asked.seen]
+    if not len(seen):
+        return None
+    periods = query_periods(asked.text, _day(asked.now), _day(int(seen.min())))
+    if not periods:
+        return None
+    inside = [(_begin(one.start) <= created_at) & (created_at < _begin(one.end)) for one in periods]
+    found: Mask = np.logical_or.reduce(inside)
+    return found.astype(np.float32)
+
+
+def _day(time: int) -> date:
+    return _EPOCH + timedelta(days=time // DAY)
+
+
+def _begin(day: date) -> int:
+    return (day - _EPOCH).days * DAY
+
+
 ARMS: Mapping[str, Callable[[Asked], Measure | None]] = MappingProxyType(
-    {arm.__name__: arm for arm in (lexical, bm25, tag, recent, open_tasks)}
+    {arm.__name__: arm for arm in (lexical, bm25, tag, recent, open_tasks, speaker, time)}
 )
 """By name; an arm that finds nothing gives None."""
 

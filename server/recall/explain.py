@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, timedelta
 
 from scrubjay import v1
-from scrubjay.memory import within
+from scrubjay.memory import Micros, within
 from scrubjay.text import tokens
 from server.index.columns import INHERITED_SCOPE
 from server.recall.arms import DAY
-from server.recall.search import Hit, Query
+from server.recall.query import Hit, Query
 
+_EPOCH = date(1970, 1, 1)
 _MOST_WORDS = 5
 
 
@@ -52,6 +54,14 @@ def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
         yield f"it is {days:.0f} days old" if days >= 1 else "it is of today"
     if measures.get("open_tasks"):
         yield "it is a task of these days"
+    if measures.get("speaker"):
+        yield f"it was said by {memory.source.role}, whom the query asks about"
+    if measures.get("time"):
+        yield f"it is of {_day(memory.created_at)}, a time that the query names"
+    if measures.get("neighbours"):
+        yield "what was said beside it matches better"
+    if measures.get("newer"):
+        yield "it is newer than one that says much the same"
     if query.recipe.decay_per_day < 1:
         yield "its score fades with the days since it was looked at last"
     if "supersedes" in measures:
@@ -60,6 +70,10 @@ def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
         yield f"it ranks under {memory.superseded_by}, which replaced it"
     if view.inherited_scopes and not any(within(memory.scope, scope) for scope in view.scopes):
         yield f"as a {memory.category} of {INHERITED_SCOPE} it is taken along"
+
+
+def _day(time: Micros) -> str:
+    return (_EPOCH + timedelta(days=time // DAY)).isoformat()
 
 
 def _words(matched: list[str], share: float | None) -> str:

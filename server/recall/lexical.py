@@ -17,7 +17,7 @@ import heapq
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,16 +75,17 @@ class LexicalIndex:
         self._size = max(self._size, slot + 1)
 
     def coverage(
-        self, terms: Sequence[str], size: int, seen: Mask | None = None
+        self, terms: Mapping[str, float], size: int, seen: Mask | None = None
     ) -> NDArray[np.float32] | None:
         """The coverage of slots 0 to ``size`` - 1; None where no term is known.
 
-        ``seen`` says which slots there are for the caller; None: all. Others' coverage means nothing.
+        ``terms`` are the query's with what each counts. ``seen`` says which slots there are for the caller;
+        None: all. Others' coverage means nothing.
         """
         living = _living(size, seen)
         weights, held = [], []
-        for slots, _, frequency in self._found(terms, seen):
-            weight = _idf(frequency, living) ** 2
+        for count, (slots, _, frequency) in zip(terms.values(), self._found(terms, seen), strict=True):
+            weight = count * _idf(frequency, living) ** 2
             weights.append(weight)
             if frequency:
                 held.append((slots, np.full(len(slots), weight)))
@@ -94,7 +95,7 @@ class LexicalIndex:
         return np.minimum(scores, 1).astype(np.float32)
 
     def bm25(
-        self, terms: Sequence[str], size: int, seen: Mask | None = None
+        self, terms: Iterable[str], size: int, seen: Mask | None = None
     ) -> tuple[NDArray[np.float32], float] | None:
         """BM25 of slots 0 to ``size`` - 1, and that of a text of middle length that holds each term once;
         None where no term is known. ``seen`` as in ``coverage``."""
@@ -115,7 +116,7 @@ class LexicalIndex:
         return _summed(held, size).astype(np.float32), sum(heapq.nlargest(FULL_TERMS, weights))
 
     def _found(
-        self, terms: Sequence[str], seen: Mask | None
+        self, terms: Iterable[str], seen: Mask | None
     ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8], int]]:
         """Of each distinct term: the slots that hold it, how often, and how many of them are seen."""
         for term in dict.fromkeys(terms):

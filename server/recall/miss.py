@@ -12,7 +12,9 @@ import numpy as np
 from scrubjay.memory import Memory, MemoryId, Micros
 from server.index.columns import Mask
 from server.index.resident import ResidentStream
-from server.recall.search import Hit, Passing, Query, Scored, best, score, to_hit
+from server.recall.query import Hit, Passing, Query
+from server.recall.scoring import Scored, score
+from server.recall.search import best, to_hit
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

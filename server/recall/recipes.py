@@ -1,8 +1,10 @@
 """Recipes: named and versioned ways of scoring.
 
 A memory's score is the sum of what each arm measured, 0 to 1, times the recipe's weight for the arm, and
-times what age left of it where the recipe decays. The weights add up to 1, so scores lie in 0 to 1 too, and
-mean the same from query to query. A change of anything that moves a score is a new version.
+times what age left of it where the recipe decays. No score is above 1: the weights of the arms that look at a
+memory alone add up to 1, less what the newer arm may add; the neighbours arm, which measures what is lacking
+to a better one, gives a share of that. So scores mean the same from query to query. A change of anything that
+moves a score is a new version.
 """
 
 from __future__ import annotations
@@ -14,16 +16,18 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A way of scoring: the weight of each arm, adding up to 1, and how many hits it gives by default.
+    """A way of scoring: the weight of each arm, and how many hits it gives by default.
 
-    A score falls to ``decay_per_day`` of itself for each day since the memory was looked at last. What scores
-    less than ``threshold`` is no hit.
+    A query of several lines leans towards its last one: the meaning of that counts ``last_line`` beside the
+    whole query's, and its words count more. A score falls to ``decay_per_day`` of itself for each day since
+    the memory was looked at last. What scores less than ``threshold`` is no hit.
     """
 
     name: str
     version: int
     weights: Mapping[str, float]
     top_k: int = 10
+    last_line: float = 0.0
     threshold: float = 0.0
     decay_per_day: float = 1.0
 
@@ -40,7 +44,19 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         recipe.name: recipe
         for recipe in (
-            Recipe("default", 1, {"dense": 0.6, "lexical": 0.4}),
+            Recipe(
+                "default",
+                2,
+                {
+                    "dense": 0.39,
+                    "lexical": 0.34,
+                    "speaker": 0.07,
+                    "time": 0.1,
+                    "neighbours": 0.6,
+                    "newer": 1.0,
+                },
+                last_line=0.75,
+            ),
             Recipe("semantic", 1, {"dense": 1.0}),
             Recipe(
                 "shared-memory",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class TagIndex:
             if not slots:
                 del self._slots[term]
 
-    def share(self, terms: Sequence[str], size: int) -> NDArray[np.float32] | None:
+    def share(self, terms: Iterable[str], size: int) -> NDArray[np.float32] | None:
         """Of slots 0 to ``size`` - 1, the share of the distinct terms that are in a tag of theirs; None where
         none is in any."""
         distinct = set(terms)

@@ -15,9 +15,9 @@ from scrubjay.memory import MAX_MICROS, MIN_MICROS, Memory, MemoryId, Micros, Su
 from scrubjay.wire import from_timestamp
 from server.providers.embedder import TextKind
 from server.recall.explain import explain
+from server.recall.query import Hit, Query, query_vector
 from server.recall.recipes import RECIPES
 from server.recall.rerank import Reranked, rerank
-from server.recall.search import Hit, Query
 from server.router import tenant_of
 from server.services import encoding
 from server.services.memory_door import MemoryDoor, read_filter
@@ -106,13 +106,17 @@ class Finding(MemoryDoor):
             inherit=request.inherit,
             valid_at=_time("valid_at", request),
         )
-        vector = self._embedder.embed([request.query], TextKind.QUERY)[0]
+        vector = query_vector(request.query, recipe, self._embed_query)
         return Query(request.query, vector, recipe, view, top_k, matches, neighbours)
 
     def _count(self, caller: Caller, looked_at: Sequence[Memory]) -> None:
         """Count that these memories were looked at."""
         tenant = tenant_of(caller)
         self._router.shard(tenant).accesses.add(tenant.incarnation, looked_at, self._clock())
+
+    def _embed_query(self, text: str) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self._embedder.embed([text], TextKind.QUERY)[0]
+        return vector
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._embedder.embed(texts, TextKind.DOCUMENT)

@@ -14,7 +14,7 @@ from rpc.conftest import Serving, Tenant
 from rpc.refusal import refused
 from scrubjay import v1
 from server.index import switch
-from server.recall import search
+from server.recall import candidates
 
 
 def missed(tenant: Tenant, memory_id: str, query: str = "tea", **fields: object) -> v1.ExplainMissResponse:
@@ -91,8 +91,8 @@ def test_what_was_replaced_and_what_scores_too_low(dev: Tenant) -> None:
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_among_very_many_no_arm_may_choose_it(dev: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(switch, "EXACT_ROWS", 8)
-    monkeypatch.setattr(search, "LEAST_POOL", 5)
-    monkeypatch.setattr(search, "POOL", 1)
+    monkeypatch.setattr(candidates, "LEAST_POOL", 5)
+    monkeypatch.setattr(candidates, "POOL", 1)
     dev.add(*[f"tea number {n}" for n in range(40)])
     (other,) = dev.add("zebra")
     answer = missed(dev, other.id, top_k=1)

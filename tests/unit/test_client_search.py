@@ -197,7 +197,7 @@ def test_coverage_is_what_the_server_measures(contents: list[tuple[str, bool]], 
     ids = [device.add(content, indexed=indexed) for content, indexed in contents]
     for slot, (content, _) in enumerate(contents):
         server.add(slot, tokens(content))
-    measured = server.coverage(tokens(query), len(ids))
+    measured = server.coverage(dict.fromkeys(tokens(query), 1), len(ids))
     expected = [0.0] * len(ids) if measured is None else measured.tolist()
     hits = {hit.memory.id: hit.score for hit in device.search(query, top_k=len(ids))}
     sql.close()

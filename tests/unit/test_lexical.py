@@ -14,7 +14,7 @@ def covered(query: str, *contents: str) -> list[float]:
     index = LexicalIndex()
     for slot, content in enumerate(contents):
         index.add(slot, tokens(content))
-    scores = index.coverage(tokens(query), len(contents))
+    scores = index.coverage(dict.fromkeys(tokens(query), 1), len(contents))
     return [0.0] * len(contents) if scores is None else [float(score) for score in scores]
 
 
@@ -66,11 +66,11 @@ def test_only_what_is_seen_counts_in_the_weight_of_a_word() -> None:
     index.add(0, ["tea", "green"])
     for slot in range(1, 40):
         index.add(slot, ["tea"])
-    before = index.coverage(["tea", "green"], 40)
+    before = index.coverage({"tea": 1, "green": 1}, 40)
     index.add(40, ["coffee"])
     seen = np.zeros(41, np.bool_)
     seen[[0, 40]] = True
-    after = index.coverage(["tea", "green"], 41, seen)
+    after = index.coverage({"tea": 1, "green": 1}, 41, seen)
     assert before is not None
     assert after is not None
     assert before[1] < 0.05

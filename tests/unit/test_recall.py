@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, PrivacyLevel, Source
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, PrivacyLevel, Source, parse_time
 from server.index import switch
 from server.index.hnsw_index import HnswIndex
+from server.recall.newer import AHEAD
+from server.recall.query import Hit
 from server.recall.recipes import RECIPES
-from server.recall.search import Hit
 from tests.residents import DAY, HOUR, Feed, ago, feeding
 from tests.stored import NOW, memory, new_id
 
@@ -42,7 +43,9 @@ def measured(feed: Feed, arm: str, recipe: str, text: str, **asked: Any) -> dict
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_weights_add_up_to_one_and_contributions_to_the_score(feed: Feed, recipe: str) -> None:
-    assert sum(RECIPES[recipe].weights.values()) == pytest.approx(1)
+    weights = dict(RECIPES[recipe].weights)
+    assert weights.pop("neighbours", 0) < 1
+    assert sum(weights.values()) - weights.pop("newer", 0) + (recipe == "default") * AHEAD == pytest.approx(1)
     old = memory("The report on tea is due", category="TASK", tags=frozenset(["report"]))
     new = memory("The tea report was moved", tags=frozenset(["tea", "work"]))
     feed.put(new, replace(old, superseded_by=new.id), memory("Milk", created_at=ago(40 * DAY)))
@@ -128,6 +131,122 @@ def test_hybrid_needs_a_tenth_and_gives_twenty(feed: Feed) -> None:
     assert feed.hits("zebra", "hybrid-v3") == []
 
 
+# --- turns, speakers and times ---------------------------------------------------------------------
+
+
+def turns(
+    *said: tuple[str, str], conversation: str = "c1", gap: int = HOUR // 60, end: int = 0
+) -> list[Memory]:
+    """A dialogue of (role, content), one turn after the other, the last one ``end`` + ``gap`` ago."""
+    return [
+        memory(
+            content,
+            created_at=ago(end + gap * (len(said) - n)),
+            source=Source(conversation_id=conversation, role=role),
+        )
+        for n, (role, content) in enumerate(said)
+    ]
+
+
+def test_a_turn_is_also_about_what_is_said_beside_it(feed: Feed) -> None:
+    question = "How long does Ann walk her dogs?"
+    answer = "Yeah, about an hour"
+    feed.put(
+        *turns(("Bob", "Do you walk your dogs long, Ann?"), ("Ann", answer), ("Bob", "Fine weather today"))
+    )
+    feed.put(memory("An hour is sixty minutes"), *[memory(f"Something else {n}") for n in range(20)])
+    first, second = feed.hits(question, top_k=2)
+    assert second.row.memory.content == answer
+    assert value(second, "neighbours") > 0
+    assert value(first, "neighbours") == 0
+    assert "neighbours" not in feed.hits(question, "semantic")[0].contributions
+
+
+def test_what_stands_alone_or_lies_apart_gets_nothing_from_beside(feed: Feed) -> None:
+    feed.put(memory("dogs walk", created_at=ago(2)), memory("an hour", created_at=ago(1)))
+    feed.put(*turns(("Ann", "dogs walk"), ("Ann", "an hour"), conversation="c2", gap=HOUR))
+    assert all(value(hit, "neighbours") == 0 for hit in feed.hits("dogs walk"))
+    feed.put(*turns(("Ann", "dogs walk"), ("Ann", "an hour"), conversation="c3", gap=HOUR // 2))
+    assert sum(value(hit, "neighbours") > 0 for hit in feed.hits("dogs walk")) == 1
+
+
+def test_hidden_turns_lend_nothing_and_part_nobody(feed: Feed) -> None:
+    one, two, three = turns(("Ann", "dogs walk"), ("Ann", "secret dogs walk"), ("Ann", "an hour"))
+    feed.put(one, three)
+    before = feed.hits("secret dogs walk")
+    feed.put(replace(two, privacy_level=PrivacyLevel.PRIVATE, owner_client_id=ClientId("phone")))
+    assert feed.hits("secret dogs walk") == before
+
+
+def test_a_question_names_whose_words_it_asks_for(feed: Feed) -> None:
+    feed.put(*turns(("user", "The lake is nice"), ("assistant", "The lake is nice"), gap=2 * HOUR))
+    feed.put(memory("The lake is nice"))
+    for query, role in (
+        ("what did you say of the lake", "assistant"),
+        ("what did I say of the lake", "user"),
+    ):
+        best = feed.hits(query, top_k=1)[0]
+        assert best.row.memory.source.role == role
+        assert best.contributions["speaker"].measure == 1
+    assert value(feed.hits("the lake")[0], "speaker") == 0
+    named = turns(("Ann Lee", "A lake"), ("Bob", "A lake"), gap=2 * HOUR, conversation="c2")
+    feed.put(*named)
+    shares = {hit.row.memory.source.role: value(hit, "speaker") for hit in feed.hits("Ann at the lake")}
+    assert shares["Ann Lee"] == pytest.approx(0.07 / 2)
+    assert shares["Bob"] == 0
+
+
+def test_where_one_speaks_alone_it_says_nothing(feed: Feed) -> None:
+    feed.put(memory("The lake is nice", source=Source(role="user")), memory("The lake is far"))
+    assert all(value(hit, "speaker") == 0 for hit in feed.hits("what did I say of the lake"))
+    secret = {"privacy_level": PrivacyLevel.PRIVATE, "owner_client_id": ClientId("phone")}
+    feed.put(memory("The lake is cold", source=Source(role="assistant"), **secret))
+    assert all(value(hit, "speaker") == 0 for hit in feed.hits("what did I say of the lake"))
+    assert any(value(hit, "speaker") > 0 for hit in feed.hits("what did I say of the lake", client="phone"))
+
+
+def test_a_time_that_the_query_names_is_a_soft_signal(feed: Feed) -> None:
+    then = parse_time("2026-05-02T23:30:00Z")
+    day_after = parse_time("2026-05-03T00:00:00Z")
+    assert then is not None
+    assert day_after is not None
+    feed.put(
+        memory("We talked of boats", created_at=then), memory("We talked of boats", created_at=day_after)
+    )
+    feed.put(memory("Boats and boats", created_at=ago(DAY)))
+    for query in ("What did we talk about on 2 May?", "5月2日我们聊了什么", "what was on 2026-05-02"):
+        first, *others = feed.hits(query)
+        assert first.row.memory.created_at == then
+        assert value(first, "time") == pytest.approx(0.1)
+        assert all(value(hit, "time") == 0 for hit in others)
+    assert len(feed.hits("What did we talk about on 2 May?")) == 3
+    assert value(feed.hits("boats yesterday", top_k=1)[0], "time") > 0
+
+
+def test_of_two_that_say_the_same_the_newer_one_comes_first(feed: Feed) -> None:
+    old, new = (
+        memory("I live in Berlin", created_at=ago(90 * DAY)),
+        memory("I live in Lisbon since May", created_at=ago(DAY)),
+    )
+    feed.put(old, new, *[memory(f"Something about topic {n}", created_at=ago(40 * DAY)) for n in range(20)])
+    query = "Where do I live?"
+    assert feed.found(query, "semantic", top_k=1) == [old.content]
+    first, second = feed.hits(query, top_k=2)
+    assert (first.row.memory, second.row.memory) == (new, old)
+    assert 0 < first.score - second.score <= AHEAD + 1e-9
+    assert value(first, "newer") > 0
+    assert feed.found("Where did I live before?", top_k=1) == [old.content]
+    only_old = feed.hits(query, matches=lambda m, _: m.id == old.id)
+    assert value(only_old[0], "newer") == 0
+
+
+def test_the_last_line_of_a_dialogue_counts_most(feed: Feed) -> None:
+    feed.put(memory("Trains go south"), memory("Tea is green"))
+    for lines in (("about trains", "and green tea?"), ("green tea", "and the trains?")):
+        best = feed.found("\n".join(lines), top_k=1)[0]
+        assert best == ("Tea is green" if "tea" in lines[1] else "Trains go south")
+
+
 # --- what replaced what ----------------------------------------------------------------------------
 
 
@@ -180,7 +299,7 @@ def test_what_is_not_shown_replaces_nothing(feed: Feed) -> None:
     feed.put(older, private)
     plain = feed.hits("tea that I drink")
     assert [hit.row.memory for hit in plain] == [older]
-    assert plain[0].contributions.keys() == {"dense", "lexical"}
+    assert plain[0].contributions.keys() == RECIPES["default"].weights.keys()
     assert feed.found("tea that I drink", client="phone") == [newer.content, older.content]
     feed.put(replace(newer, expires_at=ago(1)))
     assert feed.found("tea that I drink") == [older.content]

@@ -1,0 +1,63 @@
+"""The newer arm: of two memories that say the same of the same thing, the newer one is what holds.
+
+"I live in Lisbon now" and "I live in Berlin" answer where somebody lives about as well. Nothing says that one
+replaced the other, so the newer one is only put a little ahead, and only as far as the two are alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+POOL = 10
+"""Pairs are looked for among so many of the best."""
+AHEAD = 0.1
+"""How far above the older one the newer one is put at most."""
+MOST_LIFT = 0.25
+DAY = 86_400_000_000
+"""What is less than a day older is of the same time."""
+ALIKE, ALIKE_WIDTH, SAME_BEGINNING = 0.7, 0.5, 0.5
+AS_GOOD, AS_GOOD_WIDTH = 0.55, 0.3
+
+
+def lifts(
+    scores: NDArray[np.float64],
+    created_at: NDArray[np.int64],
+    speakers: NDArray[np.int32],
+    is_turn: NDArray[np.bool_],
+    vectors: NDArray[np.float32],
+    terms: Callable[[int], Sequence[str]],
+) -> NDArray[np.float64]:
+    """What each of a few memories gains for being newer than one that says the same of the same thing.
+
+    Arguments are by position. A pair counts as far as the two are alike (cosine, shared words, and the same
+    two words to begin with: "I live …" beside "My sister lives …") and answer the query about as well. Turns
+    of a conversation gain nothing.
+    """
+    gain = np.zeros(len(scores))
+    older, later = np.nonzero(created_at[:, np.newaxis] + DAY < created_at)
+    good = scores[later] / np.maximum(scores[older], 1e-6)
+    counts = (speakers[older] == speakers[later]) & ~is_turn[later] & (good > AS_GOOD)
+    older, later, good = older[counts], later[counts], good[counts]
+    if not len(older):
+        return gain
+    held = {position: terms(position) for position in {*older.tolist(), *later.tolist()}}
+    words = [_shared(held[i], held[j]) for i, j in zip(older.tolist(), later.tolist(), strict=True)]
+    alike = np.vecdot(vectors[older], vectors[later]) + np.array(words)
+    share = np.clip((alike - ALIKE) / ALIKE_WIDTH, 0, 1) * np.clip((good - AS_GOOD) / AS_GOOD_WIDTH, 0, 1)
+    np.maximum.at(gain, later, share * np.clip(scores[older] - scores[later] + AHEAD, 0, MOST_LIFT))
+    return gain
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> float:
+    held, among = frozenset(one), frozenset(other)
+    return len(held & among) / max(1, len(held | among)) + SAME_BEGINNING * _beginning(one, other)
+
+
+def _beginning(one: Sequence[str], other: Sequence[str]) -> float:
+    """1 where both begin with the same two words or characters, ½ with the same one, else 0."""
+    if one[:1] != other[:1]:
+        return 0.0
+    return 1.0 if one[:2] == other[:2] else 0.5
