@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from scrubjay.errors import ScrubjayError
-from scrubjay.memory import Memory, MemoryId, Micros
+from scrubjay.memory import Memory, Micros
 from server.ingest.accesses import Counted, PendingAccesses
 from server.ingest.author import server_replica
 from server.ingest.counts import add_accesses
-from server.store.memory_store import MemoryStore, StreamKey, Writing
-from server.store.replicas import AccessTotal
+from server.store.memory_store import MemoryStore, Writing
 from tenants.tenant import Incarnation
 
 INTERVAL_SECONDS = 1.0
@@ -47,11 +46,6 @@ class AccessCounter:
             except ScrubjayError as error:
                 log.warning("access counts of %d streams wait: %s", len(part), error.message)
                 self._pending.give_back(part)
-
-    def read(self, key: StreamKey, ids: Collection[MemoryId]) -> dict[MemoryId, AccessTotal]:
-        """How often these memories were looked at, as far as it is written."""
-        with self._store.read() as reading:
-            return reading.accesses(key, ids)
 
 
 def _parts(counted: Counted) -> Iterator[Counted]:

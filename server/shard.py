@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from scrubjay import v1
 from scrubjay.errors import MemoryDeleted, MemoryNotFound, RequestIdReused, RevisionNotReached
 from scrubjay.filters import Matcher
-from scrubjay.memory import ClientId, MemoryId, Micros, Subject, Viewer, permitted, visible, within
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, Subject, Viewer, permitted, visible, within
 from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import commit_micros, last_commit_stamp
@@ -53,6 +53,7 @@ from server.store.memory_store import (
     StreamKey,
     Writing,
 )
+from server.store.replicas import AccessTotal
 from server.store.use_reading import Place
 from server.watch import WatchHub
 from tenants.tenant import Incarnation
@@ -101,6 +102,19 @@ class Listing:
         return bool(self.matches or view.scopes or view.agent_id or view.run_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A memory as it is stored, and how often it was looked at, if ever."""
+
+    stored: StoredMemory
+    accesses: AccessTotal | None
+
+    @property
+    def memory(self) -> Memory:
+        """Its value."""
+        return self.stored.memory
+
+
 class Shard:
     """One shard's memories. Every argument that names a row begins with the tenant's incarnation."""
 
@@ -131,15 +145,16 @@ class Shard:
         client_id: ClientId,
         now: Micros,
         revision: Mapping[StreamKey, CommitStamp],
-    ) -> StoredMemory:
+    ) -> Got:
         """A memory. MemoryDeleted where it was deleted, MemoryNotFound where the client may not see one."""
         with self._reading(revision) as reading:
             stored = reading.get(incarnation, memory_id)
             if stored is None and reading.deleted_for(incarnation, memory_id, client_id):
                 raise MemoryDeleted(memory_id)
-        if stored is None or not visible(stored.memory, client_id, now):
-            raise MemoryNotFound(memory_id)
-        return stored
+            if stored is None or not visible(stored.memory, client_id, now):
+                raise MemoryNotFound(memory_id)
+            accesses = reading.accesses(StreamKey(incarnation, stored.memory.subject.key), [memory_id])
+        return Got(stored, accesses.get(memory_id))
 
     def batch_get(
         self,

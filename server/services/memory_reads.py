@@ -38,24 +38,23 @@ class MemoryReads(MemoryDoor):
         tenant = tenant_of(caller)
         check_memory_id("id", request.id)
         shard = self._router.shard(tenant)
-        stored = shard.get(
+        got = shard.get(
             tenant.incarnation,
             MemoryId(request.id),
             caller.client_id,
             self._clock(),
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
-        stamps = sorted(stored.state.stamps.items()) if request.include_field_stamps else []
+        stamps = sorted(got.stored.state.stamps.items()) if request.include_field_stamps else []
         rest = v1.GetResponse(
             field_stamps=[v1.FieldStamp(field=field, stamp=str(stamp)) for field, stamp in stamps]
         )
-        key, accesses = StreamKey(tenant.incarnation, stored.memory.subject.key), shard.accesses
-        if (total := accesses.read(key, [stored.memory.id]).get(stored.memory.id)) is not None:
-            rest.access_count = total.total
-            rest.last_access_at.CopyFrom(to_timestamp(total.last_access_at))
+        if got.accesses is not None:
+            rest.access_count = got.accesses.total
+            rest.last_access_at.CopyFrom(to_timestamp(got.accesses.last_access_at))
         if request.count_access:
-            accesses.add(tenant.incarnation, [stored.memory], self._clock())
-        return encoding.get_response(stored.message, rest)
+            shard.accesses.add(tenant.incarnation, [got.memory], self._clock())
+        return encoding.get_response(got.stored.message, rest)
 
     def batch_get(self, request: v1.BatchGetRequest, caller: Caller) -> bytes:
         """Memories by id."""

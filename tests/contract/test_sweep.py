@@ -318,7 +318,8 @@ def walk(shard: Shard, sweep: Sweep, size: int, client_id: ClientId | None = Non
 
 
 def totals(store: MemoryStore, *ids: MemoryId) -> dict[MemoryId, tuple[int, Micros]]:
-    found = AccessCounter(store).read(KEY, ids)
+    with store.read() as reading:
+        found = reading.accesses(KEY, ids)
     return {memory_id: (total.total, total.last_access_at) for memory_id, total in found.items()}
 
 
@@ -408,7 +409,8 @@ def test_many_streams_are_written_by_few_transactions(
     monkeypatch.setattr(server.store, "write", counted)
     server.shard.accesses.write()
     assert written == [64, 64, 22]
-    assert all(server.shard.accesses.read(key, [memory_id]) for key, memory_id in ids)
+    with server.store.read() as reading:
+        assert all(reading.accesses(key, [memory_id]) for key, memory_id in ids)
 
 
 def test_what_waits_is_bounded() -> None:
