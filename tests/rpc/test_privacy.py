@@ -64,8 +64,15 @@ class Way:
     fields: dict[str, Any] = field(default_factory=dict)
 
 
-def search(to: Target) -> v1.SearchRequest:
-    return v1.SearchRequest(user_id=to.user_id, query=CANARY, explain=True, neighbours=2)
+def search(to: Target, **fields: Any) -> v1.SearchRequest:
+    return v1.SearchRequest(user_id=to.user_id, query=CANARY, explain=True, neighbours=2, **fields)
+
+
+def everywhere(to: Target) -> v1.SearchRequest:
+    """A search across subjects for what the target alone says."""
+    condition = v1.Condition(field="user_id", operator=v1.OPERATOR_EQ)
+    condition.value.string_value = to.user_id
+    return v1.SearchRequest(query=CANARY, across_subjects=True, filter=v1.Filter(condition=condition))
 
 
 def holds_canary() -> v1.Filter:
@@ -79,6 +86,8 @@ def update(to: Target) -> v1.UpdateRequest:
     return v1.UpdateRequest(memory=changed, update_mask=FieldMask(paths=["confidence"]))
 
 
+NOW = Timestamp(seconds=253_402_300_799)
+"""As the store is at any later time."""
 EXPIRED = {"expires_at": Timestamp(seconds=1)}
 HELPFUL = v1.FEEDBACK_KIND_HELPFUL
 WAYS = [
@@ -86,8 +95,19 @@ WAYS = [
     Way("BatchGet", lambda to: v1.BatchGetRequest(ids=[to.memory_id]), by_id=False),
     Way("List", lambda to: v1.ListRequest(user_id=to.user_id), by_id=False),
     Way("Search", search, by_id=False),
+    Way("Search", lambda to: search(to, as_of=NOW), by_id=False),
+    Way("Search", lambda to: everywhere(to), by_id=False),
     Way("ExplainMiss", lambda to: v1.ExplainMissRequest(search=search(to), memory_id=to.memory_id)),
     Way("Context", lambda to: v1.ContextRequest(user_id=to.user_id, query=CANARY), by_id=False),
+    Way(
+        "ExplainMiss",
+        lambda to: v1.ExplainMissRequest(search=search(to, as_of=NOW), memory_id=to.memory_id),
+    ),
+    Way(
+        "Context",
+        lambda to: v1.ContextRequest(user_id=to.user_id, query=CANARY, as_of=NOW),
+        by_id=False,
+    ),
     Way("History", lambda to: v1.HistoryRequest(memory_id=to.memory_id)),
     Way("History", lambda to: v1.HistoryRequest(user_id=to.user_id), by_id=False),
     Way(
@@ -158,24 +178,30 @@ class House:
 
 @pytest.fixture
 def house(serving: Serving) -> House:
-    def reader(client_id: str) -> Tenant:
-        key = serving.with_key("dev", v1.ROLE_READER).key
-        return serving.named("dev", key, client_id=client_id)
+    def acting(client_id: str, role: v1.Role.ValueType, tenant_id: str = "dev") -> Tenant:
+        request = v1.CreateApiKeyRequest(tenant_id=tenant_id, role=role, across_subjects=True)
+        return serving.named(tenant_id, serving.admin.CreateApiKey(request).secret, client_id=client_id)
 
     admin = serving.with_key("dev", v1.ROLE_TENANT_ADMIN)
     platform = serving.with_key("", v1.ROLE_PLATFORM_ADMIN)
-    stranger = serving.tenant("stranger")
-    phone = serving.named("dev", serving.dev.key, client_id="phone")
+    serving.tenant("stranger")
+    phone = acting("phone", v1.ROLE_SERVICE)
     return House(
         phone,
         [
             Asker("owner's service", phone, owner=True, reads=True, writes=True),
-            Asker("other service", serving.dev, owner=False, reads=True, writes=True),
-            Asker("owner's reader", reader("phone"), owner=True, reads=True, writes=False),
-            Asker("other reader", reader("desk"), owner=False, reads=True, writes=False),
+            Asker("other service", acting("desk", v1.ROLE_SERVICE), owner=False, reads=True, writes=True),
+            Asker("owner's reader", acting("phone", v1.ROLE_READER), owner=True, reads=True, writes=False),
+            Asker("other reader", acting("desk", v1.ROLE_READER), owner=False, reads=True, writes=False),
             Asker("tenant admin", admin, owner=False, reads=False, writes=False),
             Asker("platform admin", platform, owner=False, reads=False, writes=False),
-            Asker("other tenant", stranger, owner=False, reads=True, writes=True),
+            Asker(
+                "other tenant",
+                acting("phone", v1.ROLE_SERVICE, "stranger"),
+                owner=False,
+                reads=True,
+                writes=True,
+            ),
         ],
     )
 
