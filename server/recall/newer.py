@@ -25,21 +25,21 @@ AS_GOOD, AS_GOOD_WIDTH = 0.55, 0.3
 def lifts(
     scores: NDArray[np.float64],
     created_at: NDArray[np.int64],
-    speakers: NDArray[np.int32],
+    voices: NDArray[np.int64],
     is_turn: NDArray[np.bool_],
     vectors: NDArray[np.float32],
     terms: Callable[[int], Sequence[str]],
 ) -> NDArray[np.float64]:
     """What each of a few memories gains for being newer than one that says the same of the same thing.
 
-    Arguments are by position. A pair counts as far as the two are alike (cosine, shared words, and the same
-    two words to begin with: "I live …" beside "My sister lives …") and answer the query about as well. Turns
-    of a conversation gain nothing.
+    Arguments are by position; ``voices`` are equal where one speaker said both of one subject. A pair counts
+    as far as the two are alike (cosine, shared words, and the same two words to begin with: "I live …" beside
+    "My sister lives …") and answer the query about as well. Turns of a conversation gain nothing.
     """
     gain = np.zeros(len(scores))
     older, later = np.nonzero(created_at[:, np.newaxis] + DAY < created_at)
     good = scores[later] / np.maximum(scores[older], 1e-6)
-    counts = (speakers[older] == speakers[later]) & ~is_turn[later] & (good > AS_GOOD)
+    counts = (voices[older] == voices[later]) & ~is_turn[later] & (good > AS_GOOD)
     older, later, good = older[counts], later[counts], good[counts]
     if not len(older):
         return gain

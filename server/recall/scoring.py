@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scrubjay.memory import Memory
 from scrubjay.text import tokens
 from server.index.columns import Columns, Slots
 from server.index.resident import ResidentStream
@@ -93,20 +94,25 @@ def _newer(
     best = np.array(passing_first(stream.columns, slots, plain, newer.POOL, passing), np.int64)
     best = best[plain[best] > 0]
     chosen = slots[best]
-
-    def terms_of(position: int) -> Sequence[str]:
-        row = stream.rows[int(chosen[position])]
-        return tokens(row.memory.content) if row is not None else ()
-
+    memories = [row.memory for slot in chosen.tolist() if (row := stream.rows[slot]) is not None]
     gain[best] = newer.lifts(
         plain[best],
         stream.columns.time("created_at")[chosen],
-        stream.speakers.of(chosen),
+        _voices(memories, stream.speakers.of(chosen)),
         (turns[0][chosen] >= 0) | (turns[1][chosen] >= 0),
         stream.vectors.vectors(chosen),
-        terms_of,
+        lambda position: tokens(memories[position].content),
     )
     return gain
+
+
+def _voices(memories: Sequence[Memory], speakers: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Numbers of who said each memory of whom: what one subject says now replaces nothing of another's."""
+    numbers: dict[tuple[str, int], int] = {}
+    told = (
+        (memory.subject.key, speaker) for memory, speaker in zip(memories, speakers.tolist(), strict=True)
+    )
+    return np.array([numbers.setdefault(one, len(numbers)) for one in told], np.int64)
 
 
 def _succeeded(columns: Columns, slots: Slots, plain: Scores, passing: Passing) -> Scores:

@@ -18,6 +18,7 @@ from server.index import switch
 from tenants.database import open_engine
 
 BOUND_SECONDS = 20
+DAY = 86_400
 USERS = ("alice", "bob", "carol", "*")
 
 
@@ -223,6 +224,33 @@ def test_misses_and_neighbours_are_told_across_subjects(serving: Serving) -> Non
     with refused() as answer:
         serving.dev.memories.ExplainMiss(v1.ExplainMissRequest(search=search, memory_id=hit.memory.id))
     assert answer.code is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_what_one_subject_says_now_replaces_nothing_of_another(serving: Serving) -> None:
+    now = time.time()
+    for user, then, said in (
+        ("alice", now - 90 * DAY, "I live in Berlin"),
+        ("bob", now - DAY, "I live in Lisbon since May"),
+        ("carol", now - 90 * DAY, "I live in Rome"),
+        ("carol", now - DAY, "I live in Porto since May"),
+    ):
+        serving.dev.add(said, user_id=user, created_at=Timestamp(seconds=int(then)))
+    reader = granted(serving)
+    lifted: list[set[str]] = []
+    for users in (("alice", "bob"), ("carol",)):
+        either = v1.Filter(any_of=v1.FilterList(filters=[of_user(user) for user in users]))
+        search = v1.SearchRequest(query="Where do I live?", across_subjects=True, explain=True, filter=either)
+        hits = reader.memories.Search(search).hits
+        lifted.append(
+            {
+                h.memory.content
+                for h in hits
+                for c in h.explanation.contributions
+                if c.arm == "newer" and c.value
+            }
+        )
+    assert lifted == [set(), {"I live in Porto since May"}]
 
 
 def test_a_look_across_subjects_counts_for_each_of_them(serving: Serving) -> None:
