@@ -344,6 +344,19 @@ def test_servers_and_devices_add_up(server: Server, shard_url: str) -> None:
     }
 
 
+def test_two_servers_that_count_at_once_lose_nothing(server: Server, shard_url: str) -> None:
+    (one,) = add(server.store, memory())
+    with MemoryStore(shard_url) as store, ThreadPoolExecutor(2) as pool:
+
+        def look(counter: AccessCounter) -> None:
+            for n in range(25):
+                counter.add(ACME, [one.memory], Micros(NOW + n))
+                counter.write()
+
+        list(pool.map(look, [server.shard.accesses, AccessCounter(store)]))
+    assert totals(server.store, one.memory.id) == {one.memory.id: (50, NOW + 24)}
+
+
 def test_counting_sends_no_memory_again(server: Server) -> None:
     (one,) = add(server.store, memory())
     phone = server.device()

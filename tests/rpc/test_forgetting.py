@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from rpc.conftest import Serving, Tenant
 from rpc.refusal import refused
@@ -201,6 +202,10 @@ def test_private_memories_go_too_and_nobody_else_is_told(serving: Serving, clock
     assert contents(would_go(owner)) == {"mine 1", "mine 2", "mine 3", "shared"}
     first = other.memories.Forget(v1.ForgetRequest(validate_only=True, page_size=1))
     assert (contents(list(first.forgotten)), first.next_page_token) == ({"shared"}, "")
+    gone_by = Timestamp(seconds=5)
+    owner.add("mine 4", expires_at=gone_by, privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
+    assert len(would_go(owner)) == 5
+    assert other.memories.Forget(v1.ForgetRequest(validate_only=True, page_size=1)) == first
     assert other.memories.Forget(v1.ForgetRequest()).deleted_count == 1
     assert living(owner) == set()
     with refused() as theirs:
