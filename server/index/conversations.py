@@ -34,6 +34,7 @@ class Conversations:
         self._living = np.zeros(0, np.bool_)
         self._order = np.zeros(0, np.int64)
         self._changed: set[int] = set()
+        self._named = False
         self._all_turns: tuple[Slots, Slots] | None = None
 
     @property
@@ -52,6 +53,7 @@ class Conversations:
         name = f"{memory.subject.key}\0{_conversation(memory)}"
         self._groups[slot] = self._numbers.setdefault(name, len(self._numbers))
         self._spoken[slot] = bool(memory.source.conversation_id)
+        self._named = self._named or bool(memory.source.conversation_id)
         self._open[slot] = not (memory.source.conversation_id or memory.run_id)
         self._living[slot] = True
         self._changed.add(slot)
@@ -66,8 +68,11 @@ class Conversations:
         earlier, later, apart = self._pairs(allowed)
         return self._linked(earlier, later, (apart <= SESSION) | ~self._open[later])
 
-    def turns(self, allowed: Mask | None) -> tuple[Slots, Slots]:
-        """The same of turns alone: those of a conversation that is named, ``TURNS_APART`` at most."""
+    def turns(self, allowed: Mask | None) -> tuple[Slots, Slots] | None:
+        """The same of turns alone: those of a conversation that is named, ``TURNS_APART`` at most; None where
+        no conversation is."""
+        if not self._named:
+            return None
         self._settle()
         if allowed is None and self._all_turns is not None:
             return self._all_turns

@@ -44,16 +44,21 @@ def lifts(
     if not len(older):
         return gain
     held = {position: terms(position) for position in {*older.tolist(), *later.tolist()}}
-    words = [_shared(held[i], held[j]) for i, j in zip(older.tolist(), later.tolist(), strict=True)]
+    sets = {position: frozenset(found) for position, found in held.items()}
+    words = [
+        _overlap(sets[i], sets[j]) + SAME_BEGINNING * _beginning(held[i], held[j])
+        for i, j in zip(older.tolist(), later.tolist(), strict=True)
+    ]
     alike = np.vecdot(vectors[older], vectors[later]) + np.array(words)
     share = np.clip((alike - ALIKE) / ALIKE_WIDTH, 0, 1) * np.clip((good - AS_GOOD) / AS_GOOD_WIDTH, 0, 1)
     np.maximum.at(gain, later, share * np.clip(scores[older] - scores[later] + AHEAD, 0, MOST_LIFT))
     return gain
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> float:
-    held, among = frozenset(one), frozenset(other)
-    return len(held & among) / max(1, len(held | among)) + SAME_BEGINNING * _beginning(one, other)
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """Jaccard's."""
+    both = len(one & other)
+    return both / max(1, len(one) + len(other) - both)
 
 
 def _beginning(one: Sequence[str], other: Sequence[str]) -> float:

@@ -49,8 +49,7 @@ def score(stream: ResidentStream, query: Query, passing: Passing) -> Scored:
     turns = stream.conversations.turns(allowed) if "neighbours" in recipe.weights else None
     slots = candidates(stream, query, found, allowed, passing, turns)
     measures: dict[str, NDArray[np.floating[Any]]] = {
-        arm: np.zeros(len(slots), np.float32) if measure is None else measure[slots]
-        for arm, measure in found.items()
+        arm: measure[slots] for arm, measure in found.items() if measure is not None
     }
     if "dense" in recipe.weights:
         measures["dense"] = np.minimum(np.maximum(stream.vectors.score(query.vector, slots), 0), 1)
@@ -60,14 +59,15 @@ def score(stream: ResidentStream, query: Query, passing: Passing) -> Scored:
         own[slots] = _added(recipe, {arm: measures[arm] for arm in _OWN if arm in measures}, len(slots))
         measures["neighbours"] = lift(own, slots, *turns)
         plain += recipe.weights["neighbours"] * measures["neighbours"]
-        if "newer" in recipe.weights:
-            measures["newer"] = _newer(stream, query, slots, plain, passing, turns, terms)
-            plain += recipe.weights["newer"] * measures["newer"]
+    if "newer" in recipe.weights and asks_for_present(query.text, terms):
+        measures["newer"] = _newer(stream, slots, plain, passing, turns)
+        plain += recipe.weights["newer"] * measures["newer"]
     left = None
     if recipe.decay_per_day < 1:
         left = decay(stream, view.now, recipe.decay_per_day)[slots]
         plain *= left
-    ordered = {arm: measures[arm] for arm in recipe.weights}
+    nothing = np.zeros(len(slots), np.float32)
+    ordered = {arm: measures.get(arm, nothing) for arm in recipe.weights}
     return Scored(slots, ordered, left, plain, _succeeded(columns, slots, plain, passing))
 
 
@@ -80,17 +80,13 @@ def _added(recipe: Recipe, measures: Mapping[str, NDArray[np.floating[Any]]], co
 
 def _newer(
     stream: ResidentStream,
-    query: Query,
     slots: Slots,
     plain: Scores,
     passing: Passing,
-    turns: tuple[Slots, Slots],
-    terms: Mapping[str, float],
+    turns: tuple[Slots, Slots] | None,
 ) -> Scores:
-    """What the best candidates gain for being newer, where the query asks how things stand."""
+    """What the best candidates gain for being newer."""
     gain = np.zeros(len(slots))
-    if not asks_for_present(query.text, terms):
-        return gain
     best = np.array(passing_first(stream.columns, slots, plain, newer.POOL, passing), np.int64)
     best = best[plain[best] > 0]
     chosen = slots[best]
@@ -99,11 +95,16 @@ def _newer(
         plain[best],
         stream.columns.time("created_at")[chosen],
         _voices(memories, stream.speakers.of(chosen)),
-        (turns[0][chosen] >= 0) | (turns[1][chosen] >= 0),
+        np.zeros(len(chosen), np.bool_) if turns is None else _any_beside(chosen, *turns),
         stream.vectors.vectors(chosen),
         lambda position: tokens(memories[position].content),
     )
     return gain
+
+
+def _any_beside(slots: Slots, before: Slots, after: Slots) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (before[slots] >= 0) | (after[slots] >= 0)
+    return found
 
 
 def _voices(memories: Sequence[Memory], speakers: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -250,6 +250,7 @@ def test_each_score_is_its_own_wherever_it_lies(index: VectorIndex) -> None:
     assert scores[0] == scores[1] == scores[5] == index.score(query, many)[299 - 211]
     assert not np.isfinite(scores[[2, 3, 4]]).any()
     assert len(index.score(query, labels())) == 0
+    np.testing.assert_allclose(index.vectors(labels(299, 0)), rows[[299, 0]], atol=1e-6)
     with pytest.raises(ValueError, match="labels"):
         index.score(query, np.zeros(2, np.int32))  # type: ignore[arg-type]  # the wrong kind
 
