@@ -50,7 +50,6 @@ from tenants.tenant import (
 )
 
 FIRST_TENANT_ID = "dev"
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +174,11 @@ class Registry:
             return [rows.tenant(row) for row in connection.execute(page).mappings()]
 
     def every_tenant(self) -> Iterator[Tenant]:
-        """All tenants by id, a page at a time: one that is made or changed meanwhile may be seen or not."""
+        """All tenants by id, each as it is when it is its turn."""
         after = ""
-        while page := self.list_tenants(_PAGE, after):
-            yield from page
-            after = page[-1].tenant_id
+        while found := self.list_tenants(1, after):
+            yield from found
+            after = found[-1].tenant_id
 
     def spaces(self) -> frozenset[str]:
         """The embedding spaces that tenants' vectors live in."""

@@ -30,7 +30,7 @@ from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import KEY_ID_BYTES, SECRET_BYTES, new_key, new_key_id
 from tenants.database import migrate, open_engine
 from tenants.placement import place
-from tenants.registry import SCRIPTS, VERSION_TABLE, NewApiKey, Registry, RequestKey
+from tenants.registry import SCRIPTS, VERSION_TABLE, NewApiKey, Registry, RequestKey, TenantChanges
 from tenants.registry.tables import api_keys, metadata, requests, tenants
 from tenants.tenant import Caller, Incarnation, Role, TenantState
 
@@ -176,6 +176,15 @@ def test_pages_over_a_thousand_tenants_stay_exact_while_others_are_made(
 
 
 # --- requests that come twice ---------------------------------------------------------------------
+
+
+def test_a_walk_over_all_tenants_sees_each_as_it_is_when_it_is_its_turn(registry: Registry) -> None:
+    for tenant_id in ("a", "b", "c"):
+        registry.create_tenant(tenant_id, tenant_id, now=NOW)
+    walk = registry.every_tenant()
+    assert next(walk).tenant_id == "a"
+    registry.update_tenant("b", TenantChanges(frozenset({"display_name"}), "B"), now=NOW)
+    assert [tenant.display_name for tenant in walk] == ["B", "c"]
 
 
 def test_sixteen_equal_requests_make_one_tenant_and_get_one_answer(registry: Registry) -> None:

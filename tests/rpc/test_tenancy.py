@@ -123,6 +123,6 @@ def test_every_role_calls_what_it_may_and_nothing_else(serving: Serving) -> None
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_an_unknown_rpc_is_unimplemented(serving: Serving) -> None:
     with pytest.raises(grpc.RpcError) as raised:
-        serving.dev.channel.unary_unary("/scrubjay.v1.MemoryService/Forget")(b"", timeout=5)
+        serving.dev.channel.unary_unary("/scrubjay.v1.MemoryService/Remember")(b"", timeout=5)
     assert isinstance(raised.value, grpc.Call)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
