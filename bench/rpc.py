@@ -35,6 +35,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scrubjay import connect, v1
 
 QUERIES = 200
+LOAD_SECONDS = 60
+"""The first search of a large stream loads it."""
 IDLE_SHARE = 0.05
 """Of one core."""
 WORDS = (
@@ -246,7 +248,11 @@ class _Side:
     @classmethod
     def of(cls, stack: ExitStack, command: Sequence[str], environment: dict[str, str], key: str) -> _Side:
         pid, address, _ = stack.enter_context(running(command, environment))
-        return cls(pid, v1.MemoryServiceStub(stack.enter_context(connect(address, key))))
+        return cls(pid, _stub(stack, address, key))
+
+
+def _stub(stack: ExitStack, address: str, key: str) -> v1.MemoryServiceStub:
+    return v1.MemoryServiceStub(stack.enter_context(connect(address, key, deadline_seconds=LOAD_SECONDS)))
 
 
 def _start(stack: ExitStack, embedder: str) -> tuple[_Side, str]:
@@ -260,7 +266,7 @@ def _start(stack: ExitStack, embedder: str) -> tuple[_Side, str]:
     )
     key = re.search(r"service key:\s+(\S+)", printed)
     assert key is not None
-    return _Side(pid, v1.MemoryServiceStub(stack.enter_context(connect(address, key[1])))), key[1]
+    return _Side(pid, _stub(stack, address, key[1])), key[1]
 
 
 def _search(side: _Side, rows: int, recipe: str, callers: int, seconds: float) -> Measured:

@@ -13,6 +13,7 @@ import pytest
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros, PrivacyLevel, Source, parse_time
 from server.index import switch
 from server.index.hnsw_index import HnswIndex
+from server.recall import candidates
 from server.recall.newer import AHEAD
 from server.recall.query import Hit
 from server.recall.recipes import RECIPES
@@ -162,6 +163,27 @@ def test_a_turn_is_also_about_what_is_said_beside_it(feed: Feed) -> None:
     assert "neighbours" not in feed.hits(question, "semantic")[0].contributions
 
 
+def test_the_second_turn_lends_less_than_the_next_one(feed: Feed) -> None:
+    feed.put(*turns(("Ann", "dogs walk"), ("Ann", "an hour"), ("Ann", "fine weather"), ("Ann", "good night")))
+    lifts = {
+        hit.row.memory.content: hit.contributions["neighbours"].measure for hit in feed.hits("dogs walk")
+    }
+    (best,) = [hit.score for hit in feed.hits("dogs walk", top_k=1)]
+    assert lifts == pytest.approx(
+        {"dogs walk": 0, "an hour": best, "fine weather": 0.8 * best, "good night": 0}, abs=0.05
+    )
+
+
+def test_of_a_large_stream_the_turns_beside_the_best_are_looked_at_too(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "LEAST_POOL", 3)
+    monkeypatch.setattr(candidates, "POOL", 1)
+    feed.put(*[memory(f"we walk the dog of neighbour {n}") for n in range(40)])
+    feed.put(*turns(("Ann", "zebra xylophone"), ("Ann", "an hour")))
+    assert feed.found("zebra xylophone", top_k=2) == ["zebra xylophone", "an hour"]
+
+
 def test_what_stands_alone_or_lies_apart_gets_nothing_from_beside(feed: Feed) -> None:
     feed.put(memory("dogs walk", created_at=ago(2)), memory("an hour", created_at=ago(1)))
     feed.put(*turns(("Ann", "dogs walk"), ("Ann", "an hour"), conversation="c2", gap=HOUR))
@@ -240,6 +262,17 @@ def test_of_two_that_say_the_same_the_newer_one_comes_first(feed: Feed) -> None:
     assert value(only_old[0], "newer") == 0
 
 
+def test_what_is_of_one_day_or_of_a_dialogue_is_no_newer_value(feed: Feed) -> None:
+    old, new = memory("I live in Berlin", created_at=ago(DAY)), memory("I live in Lisbon")
+    feed.put(old, new)
+    assert all(value(hit, "newer") == 0 for hit in feed.hits("Where do I live?"))
+    feed.put(replace(old, created_at=ago(DAY + 1)))
+    assert any(value(hit, "newer") > 0 for hit in feed.hits("Where do I live?"))
+    feed.delete(new.id)
+    feed.put(*turns(("", "Where do you live?"), ("", "I live in Lisbon")))
+    assert all(value(hit, "newer") == 0 for hit in feed.hits("Where do I live?"))
+
+
 def test_the_last_line_of_a_dialogue_counts_most(feed: Feed) -> None:
     feed.put(memory("Trains go south"), memory("Tea is green"))
     for lines in (("about trains", "and green tea?"), ("green tea", "and the trains?")):
@@ -274,7 +307,9 @@ def test_a_newer_memory_takes_the_older_ones_score_and_place(feed: Feed) -> None
 
 def test_a_chain_ranks_from_the_newest_to_the_oldest(feed: Feed) -> None:
     chain = chained("weight 80 kg in May", "weight 78 in June", "it was measured again", "and again")
+    alone = feed_of(chain[0], text="weight in May")[0].score
     feed.put(*reversed(chain))
+    assert feed.hits("weight in May")[0].score >= alone
     assert feed.found("weight in May") == [one.content for one in reversed(chain)]
     scores = [hit.score for hit in feed.hits("weight in May")]
     assert all(under <= 0.9 * over + 1e-12 for over, under in pairwise(scores))
@@ -305,9 +340,17 @@ def test_what_is_not_shown_replaces_nothing(feed: Feed) -> None:
     assert feed.found("tea that I drink") == [older.content]
     feed.put(newer)
     assert feed.found("tea that I drink") == [newer.content, older.content]
-    assert feed.found("tea that I drink", matches=lambda m, _: m.id == older.id) == [older.content]
+    (filtered,) = feed.hits("tea that I drink", matches=lambda m, _: m.id == older.id)
+    assert filtered.row.memory == older
+    assert "superseded" not in filtered.contributions
     feed.delete(newer.id)
     assert feed.found("tea that I drink") == [older.content]
+
+
+def test_one_subjects_memory_replaces_none_of_another(feed: Feed) -> None:
+    older, newer = chained("Tea is what I drink", "Something about trains")
+    feed.put(older, replace(newer, user_id="bob"))
+    assert all("supersed" not in " ".join(hit.contributions) for hit in feed.hits("tea that I drink"))
 
 
 def test_a_circle_of_replacements_changes_nothing(feed: Feed) -> None:
@@ -321,9 +364,9 @@ def test_a_circle_of_replacements_changes_nothing(feed: Feed) -> None:
     assert {hit.row.memory.id: hit.score for hit in feed.hits("tea that I drink")} == pytest.approx(plain)
 
 
-def feed_of(*memories: Memory) -> list[Hit]:
+def feed_of(*memories: Memory, text: str = "tea that I drink") -> list[Hit]:
     with feeding(memories) as feed:
-        return feed.hits("tea that I drink")
+        return feed.hits(text)
 
 
 # --- who is let in ---------------------------------------------------------------------------------
