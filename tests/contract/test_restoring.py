@@ -86,6 +86,19 @@ def test_what_an_owner_wanted_to_write_to_its_dead_secret_stays_its_own(
     assert "my secret" in str(history(server, back.id, "phone"))
 
 
+def test_so_it_does_where_it_was_deleted_in_the_same_batch(server: Server, phone: Device) -> None:
+    made = phone.create("tea")
+    phone.sync(made)
+    phone.sync(phone.delete(made.memory_id))
+    server.wait()
+    back = restore(server, made.memory_id, client="web")
+    server.wait()
+    late = phone.delete(back.id), phone.set(back.id, {"content": "my secret"})
+    assert phone.sync(*late).statuses == ["APPLIED", "GONE"]
+    assert "my secret" not in str(history(server, back.id, "web"))
+    assert "my secret" in str(history(server, back.id, "phone"))
+
+
 def test_a_deletion_that_kept_nothing_is_undone_from_what_was_written(
     server: Server, phone: Device, shard_url: str
 ) -> None:

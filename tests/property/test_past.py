@@ -120,6 +120,25 @@ def test_who_may_see_the_past_today_is_who_may_see_the_memory_today(server: Serv
                 assert past.confined.get(change.memory_id, then) == today
 
 
+def test_what_changed_nothing_takes_nothing_back(server: Server) -> None:
+    """A device deletes and edits what was taken back from it meanwhile."""
+    phone, laptop = server.device("phone"), server.device("laptop")
+    made = phone.create("tea")
+    phone.sync(made)
+    laptop.pull()
+    server.wait()
+    phone.sync(phone.set(made.memory_id, {"privacy_level": int(PrivacyLevel.PRIVATE)}))
+    moment = note(server)
+    server.wait()
+    late = laptop.set(made.memory_id, {"content": "coffee"}), laptop.delete(made.memory_id)
+    assert laptop.sync(*late).statuses == ["NOT_VISIBLE"] * 2
+    with server.store.read() as reading:
+        past = read_past(reading, KEY, moment.stamp, server.embedder.space.id)
+    assert {
+        one.memory_id: v1.Memory.FromString(one.message or b"") for one in past.changes
+    } == moment.memories
+
+
 def test_a_deletion_that_kept_nothing_is_told_from_what_was_written(server: Server) -> None:
     """As versions did that knew of no past."""
     phone = server.device("phone")

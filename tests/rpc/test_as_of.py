@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -228,12 +229,49 @@ def test_a_memory_expired_then_as_it_does_now(server: Server) -> None:
     assert contents(ask(server, alice("tea"), as_of=Micros(then + 59_000_000))) == []
 
 
+def test_an_access_has_no_past(server: Server) -> None:
+    """What was looked at when is not known of then, whether or not anything happened since."""
+    old = Timestamp()
+    old.FromMicroseconds(server.now - 10**12)
+    add(server, *(v1.Memory(user_id="alice", content=text, created_at=old) for text in ("tea", "black tea")))
+    server.wait()
+    ask(server, alice("black tea", top_k=1, count_access=True))
+    server.shard.accesses.write()
+    server.wait()
+    then, asked = server.now, alice("tea", recipe="shared-memory")
+    now = ask(server, asked)
+    answer = ask(server, asked, as_of=then)
+    assert answer != now
+    server.wait()
+    add(server, v1.Memory(user_id="alice", content="late"))
+    assert ask(server, asked, as_of=then) == answer
+
+
+def test_what_is_committed_while_the_past_is_looked_up_is_no_part_of_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(server, v1.Memory(user_id="alice", content="tea"))
+    server.wait()
+    then = server.now
+    server.wait()
+    reading = server.cache.reading
+
+    def late(*given: Any, **options: Any) -> Any:
+        add(server, v1.Memory(user_id="alice", content="late tea"))
+        return reading(*given, **options)
+
+    monkeypatch.setattr(server.cache, "reading", late)
+    assert contents(ask(server, alice("tea"), as_of=then)) == ["tea"]
+    assert "late tea" in contents(ask(server, alice("tea")))
+
+
 # --- privacy --------------------------------------------------------------------------------------
 
 
 def test_what_became_private_or_was_private_is_its_owners_alone(server: Server) -> None:
-    was_shared, was_private, always = add(
+    dead, was_shared, was_private, always = add(
         server,
+        v1.Memory(user_id="alice", content="tea zero"),
         v1.Memory(user_id="alice", content="tea one"),
         v1.Memory(user_id="alice", content="tea two", privacy_level=PRIVATE),
         v1.Memory(user_id="alice", content="tea three"),
@@ -243,9 +281,12 @@ def test_what_became_private_or_was_private_is_its_owners_alone(server: Server) 
     server.wait()
     update(server, was_shared.id, privacy_level=PRIVATE)
     update(server, was_private.id, privacy_level=SHARED)
+    update(server, dead.id, privacy_level=PRIVATE)
+    delete(server, dead.id)
     assert set(contents(ask(server, alice("tea"), "phone"))) == {"tea two", "tea three"}
     assert set(contents(ask(server, alice("tea"), "phone", then))) == {"tea three"}
-    assert set(contents(ask(server, alice("tea"), "web", then))) == {"tea one", "tea two", "tea three"}
+    mine = {"tea zero", "tea one", "tea two", "tea three"}
+    assert set(contents(ask(server, alice("tea"), "web", then))) == mine
     shown = {hit.memory.id: hit.memory for hit in ask(server, alice("tea"), "web", then).hits}
     assert shown[was_shared.id] == was_shared  # as it was, not as it is
     assert shown[always.id] == always
