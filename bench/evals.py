@@ -25,7 +25,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,25 +64,36 @@ class System:
         return System(self.memories, recipe)
 
     def add(self, items: Sequence[Item]) -> None:
-        """Store each item as one memory. RuntimeError where the server refuses one."""
-        response = self.memories.Add(v1.AddRequest(memories=[_memory(item) for item in items]))
+        """Store each item, all of one user, as one memory; what several speakers say is a conversation.
+        RuntimeError where the server refuses one."""
+        dialogue = any(item.speaker != items[0].speaker for item in items)
+        response = self.memories.Add(v1.AddRequest(memories=[_memory(item, dialogue) for item in items]))
         for result in response.results:
             if result.HasField("error"):
                 raise RuntimeError(f"not added: {result.error.message}")
 
     def search(self, user_id: str, query: str, k: int, as_of: str | None = None) -> list[str]:
         """The evidence ids of the k best memories, best first."""
-        if as_of is not None:
-            raise NotImplementedError("Search can't ask for a past state")
         request = v1.SearchRequest(user_id=user_id, query=query, top_k=k, recipe=self._recipe)
+        if as_of is not None:  # all is written now, so what was known then is what is dated so
+            request.filter.condition.field = "created_at"
+            request.filter.condition.operator = v1.OPERATOR_LTE
+            request.filter.condition.value.string_value = _utc(as_of).isoformat()
         return [str(hit.memory.metadata["evidence_id"]) for hit in self.memories.Search(request).hits]
 
 
-def _memory(item: Item) -> v1.Memory:
+def _utc(timestamp: str) -> datetime:
+    return datetime.fromisoformat(timestamp).replace(tzinfo=UTC)
+
+
+def _memory(item: Item, dialogue: bool) -> v1.Memory:
     said = item.text if item.speaker in ("user", "", None) else f"{item.speaker}: {item.text}"
     memory = v1.Memory(user_id=item.user_id, content=said)
     memory.metadata.update({"evidence_id": item.evidence_id})
-    memory.created_at.FromDatetime(datetime.fromisoformat(item.timestamp))
+    memory.created_at.FromDatetime(_utc(item.timestamp))
+    memory.source.role = item.speaker or "user"
+    if dialogue:
+        memory.source.conversation_id = item.user_id
     return memory
 
 

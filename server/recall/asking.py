@@ -19,13 +19,13 @@ SHORT_TERMS = 32
 # A person who is asked ("can you", 你觉得) or told (给我, "tell me") says nothing about who spoke.
 _SUBJECT = re.compile(
     r"(?<!can )(?<!could )(?<!would )(?<!will )(?<!should )(?<!do )\b(?P<you>you(?:'ve)?|your)\b"
-    r"|(?P<ni>[你您](?!能|可以|会|觉得|还?记得|知道|认为|想))"
-    r"|\bi\b|\bmy\b|(?<![给诉向对跟和帮让])我",
+    r"|(?P<ni>[你您妳](?!能|可以|[会會]|[觉覺]得|[还還]?[记記]得|知道|[认認][为為]|想))"
+    r"|\bi\b|\bmy\b|(?<![给給诉訴向对對跟和帮幫让讓])我",
     re.IGNORECASE,
 )
 _PAST = re.compile(
     r"\b(?:did|was|were|had|ago|once|before|previously|used|earlier)\b"
-    r"|过(?=[吗呢的了什哪一几谁多我你他她]|$)|曾|以前|之前|当时|那时|上次|的时候|那天",
+    r"|[过過](?=[吗嗎呢的了什哪一几幾谁誰多我你他她]|$)|曾|以前|之前|[当當那][时時]|上次|的[时時]候|那天",
     re.IGNORECASE,
 )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -64,22 +65,19 @@ _DAYS_AGO |= {"今天": 0, "今早": 0, "今晚": 0, "昨天": 1, "昨日": 1, "
 def query_periods(text: str, today: date, since: date) -> list[Period]:
     """The periods that ``text`` names, none twice; ``since`` is the day of the oldest memory."""
     text = unicodedata.normalize("NFKC", text).lower().translate(_SIMPLIFIED)
+    if _HINT.search(text) is None:
+        return []
     text = _ZH_NUMBER.sub(_arabic, text)
     calendar = _Calendar(today, range(max(since.year, today.year - MOST_YEARS + 1), today.year + 1))
     found: dict[Period, None] = {}
     for pattern, rule in _RULES:
-        for match in pattern.finditer(text):
-            found.update(dict.fromkeys(_existing(rule(match, calendar))))
-        text = pattern.sub(" ; ", text)  # the May of "2 May" is not the month as well
+        matches = list(pattern.finditer(text))
+        for match in matches:
+            with suppress(ValueError, OverflowError):  # before the year 1, or after 9999
+                found.update(dict.fromkeys(rule(match, calendar)))
+        if matches:
+            text = pattern.sub(" ; ", text)  # the May of "2 May" is not the month as well
     return list(found)
-
-
-def _existing(periods: Iterator[Period]) -> Iterator[Period]:
-    """The periods until one that no calendar has, such as 30 February."""
-    try:
-        yield from periods
-    except (ValueError, OverflowError):
-        return
 
 
 def _arabic(match: re.Match[str]) -> str:
@@ -110,8 +108,9 @@ def _days_of_month(match: re.Match[str], calendar: _Calendar) -> Iterator[Period
     last_month = _month_number(named.get("last_month") or match["month"])
     last_day = int(named.get("last") or day)
     for year in _years(match, calendar):
-        start = date(year, month, day)
-        yield Period(start, max(start, date(year + (last_month < month), last_month, last_day)) + _DAY)
+        with suppress(ValueError):  # 30 February, and 29 February in most years
+            start = date(year, month, day)
+            yield Period(start, max(start, date(year + (last_month < month), last_month, last_day)) + _DAY)
 
 
 def _month(match: re.Match[str], calendar: _Calendar) -> Iterator[Period]:
@@ -209,7 +208,12 @@ _COUNT = (
 _ZH_YEAR = r"(?:(?P<year>(?:19|20)\d\d(?=年)|今年|去年|前年)年?的?)"
 _ZH_TO = r"\s*(?:-|–|~|—+|至|到)\s*"
 _ZH_COUNT = r"(?P<count>\d{1,3}|几)个?(?P<unit>天|日|周|星期|礼拜|月|年)"
-_ZH_WHICH = r"(?P<which>上+|这|本)个?"
+_ZH_WHICH = r"(?P<which>上{1,3}|这|本)个?"
+_HINT = re.compile(
+    rf"\d|\b{_M}\b|\b(?:ago|before|last|past|previous|this|today|tonight|yesterday|weekend|on \w+day)\b"
+    r"|[今昨周月年前]|[近去].{1,3}[天日]|星期|礼拜"
+)
+"""What every text has that names a day. Most questions have none of it and cost one look."""
 _RULES: tuple[tuple[re.Pattern[str], _Rule], ...] = tuple(
     (re.compile(pattern), rule)
     for pattern, rule in (
@@ -240,7 +244,7 @@ _RULES: tuple[tuple[re.Pattern[str], _Rule], ...] = tuple(
         (rf"\b{_COUNT}\s+(?:ago|before)\b", _ago),
         (rf"{_ZH_COUNT}(?:之|以)?前", _ago),
         (rf"\b(?:last|past|previous)\s+{_COUNT}\b", _past),
-        (rf"(?:最近|过去|近|这|前){_ZH_COUNT}", _past),
+        (rf"(?:最近|过去|近|这|前)的?{_ZH_COUNT}", _past),
         (r"\b(?P<which>last|this|previous|past)\s+(?P<unit>week|month|year)\b", _this_or_last),
         (rf"{_ZH_WHICH}(?P<unit>周|星期|礼拜|月)(?![一二三四五六日天末])", _this_or_last),
         (

@@ -47,9 +47,21 @@ def test_systems_share_nothing(server: Server) -> None:
     assert other.search("ann", "Lisbon", 20) == []
 
 
-def test_the_past_is_not_asked_for_in_silence(server: Server) -> None:
-    with pytest.raises(NotImplementedError):
-        server.system().search("ann", "Lisbon", 20, as_of="2023-05-08T14:00:00")
+def test_the_past_is_what_is_dated_so(server: Server) -> None:
+    system = server.system()
+    system.add(TALK)
+    assert set(system.search("ann", "Lisbon", 20, as_of="2023-05-08T14:00:00")) == {"D1:1", "D1:2"}
+    assert system.search("ann", "Lisbon", 20, as_of="2023-05-08T13:55:00") == []
+
+
+def test_what_several_say_is_a_conversation(server: Server) -> None:
+    system = server.system()
+    system.add(TALK)
+    system.add([TALK[0]._replace(user_id="bob")])
+    for user_id, conversation in (("ann", "ann"), ("bob", "")):
+        listed = system.memories.List(v1.ListRequest(user_id=user_id)).memories
+        assert {memory.source.conversation_id for memory in listed} == {conversation}
+    assert {memory.source.role for memory in listed} == {"user"}
 
 
 def test_an_item_that_the_server_refuses_is_an_error(server: Server) -> None:

@@ -30,6 +30,7 @@ def named(text: str, today: date = TODAY) -> list[str]:
         ("What did we say on 2 May 2023?", ["2023-05-02"]),
         ("on May 2nd, 2023", ["2023-05-02"]),
         ("on 2 May", ["2023-05-02", "2024-05-02"]),
+        ("on 29 February", ["2024-02-29"]),
         ("from May 2 to May 5, 2023", ["2023-05-02..2023-05-05"]),
         ("from December 30 to January 2, 2024", ["2024-12-30..2025-01-02"]),
         ("in May 2023", ["2023-05-01..2023-05-31"]),
