@@ -37,6 +37,7 @@ from scrubjay import connect, v1
 QUERIES = 200
 LOAD_SECONDS = 60
 """The first search of a large stream loads it."""
+SETTLE_SECONDS = 4
 IDLE_SHARE = 0.05
 """Of one core."""
 WORDS = (
@@ -91,8 +92,8 @@ def settle(pid: int) -> None:
     """Wait until a process does nothing by itself, such as building an index."""
     while True:
         before = cpu_seconds(pid)
-        time.sleep(1)
-        if cpu_seconds(pid) - before < IDLE_SHARE:
+        time.sleep(SETTLE_SECONDS)
+        if cpu_seconds(pid) - before < IDLE_SHARE * SETTLE_SECONDS:
             return
 
 

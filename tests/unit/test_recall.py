@@ -8,12 +8,13 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros, PrivacyLevel, Source, parse_time
 from server.index import switch
 from server.index.hnsw_index import HnswIndex
-from server.recall import candidates
+from server.recall import candidates, newer
 from server.recall.newer import AHEAD
 from server.recall.query import Hit
 from server.recall.recipes import RECIPES
@@ -177,8 +178,8 @@ def test_the_second_turn_lends_less_than_the_next_one(feed: Feed) -> None:
 def test_of_a_large_stream_the_turns_beside_the_best_are_looked_at_too(
     feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "LEAST_POOL", 3)
-    monkeypatch.setattr(candidates, "POOL", 1)
+    monkeypatch.setattr(candidates, "LEAST_POOL", 1)
+    monkeypatch.setattr(candidates, "POOL", 0)
     feed.put(*[memory(f"we walk the dog of neighbour {n}") for n in range(40)])
     feed.put(*turns(("Ann", "zebra xylophone"), ("Ann", "an hour")))
     assert feed.found("zebra xylophone", top_k=2) == ["zebra xylophone", "an hour"]
@@ -262,15 +263,32 @@ def test_of_two_that_say_the_same_the_newer_one_comes_first(feed: Feed) -> None:
     assert value(only_old[0], "newer") == 0
 
 
-def test_what_is_of_one_day_or_of_a_dialogue_is_no_newer_value(feed: Feed) -> None:
-    old, new = memory("I live in Berlin", created_at=ago(DAY)), memory("I live in Lisbon")
-    feed.put(old, new)
-    assert all(value(hit, "newer") == 0 for hit in feed.hits("Where do I live?"))
-    feed.put(replace(old, created_at=ago(DAY + 1)))
-    assert any(value(hit, "newer") > 0 for hit in feed.hits("Where do I live?"))
-    feed.delete(new.id)
-    feed.put(*turns(("", "Where do you live?"), ("", "I live in Lisbon")))
-    assert all(value(hit, "newer") == 0 for hit in feed.hits("Where do I live?"))
+def lifted(later_score: float = 0.45, days: float = 2, voices: tuple[int, int] = (0, 0), **of: Any) -> float:
+    """What the later of two memories gains; the earlier one scores 0.5."""
+    terms = of.get("terms", [["i", "live", "in", "berlin"], ["i", "live", "in", "lisbon"]])
+    gain = newer.lifts(
+        np.array([0.5, later_score]),
+        np.array([0, int(days * DAY)]),
+        np.array(voices),
+        np.array([False, of.get("is_turn", False)]),
+        np.array([[1, 0], of.get("vector", [0.8, 0.6])], np.float32),
+        lambda position: terms[position],
+    )
+    assert gain[0] == 0
+    return float(gain[1])
+
+
+def test_what_is_alike_as_good_and_a_day_newer_is_put_a_little_ahead() -> None:
+    assert lifted() == pytest.approx(0.5 - 0.45 + AHEAD)
+    assert lifted(0.52) == pytest.approx(AHEAD - 0.02)
+    assert lifted(0.7) == 0
+    assert 0 < lifted(0.35) < 0.25
+    assert lifted(0.25) == 0
+    assert lifted(days=1) == 0
+    assert lifted(voices=(0, 1)) == 0
+    assert lifted(is_turn=True) == 0
+    assert lifted(vector=[0, 1], terms=[["a", "b"], ["c", "d"]]) == 0
+    assert 0 < lifted(vector=[0.5, 0.866], terms=[["a", "b"], ["a", "d"]]) < lifted()
 
 
 def test_the_last_line_of_a_dialogue_counts_most(feed: Feed) -> None:
