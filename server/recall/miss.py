@@ -63,7 +63,9 @@ def explain_miss(stream: ResidentStream, query: Query, memory_id: MemoryId) -> M
     scored = score(stream, query, passing)
     position = int(np.searchsorted(scored.slots, slot))
     if position == len(scored.slots) or scored.slots[position] != slot:
-        return Miss(Gate.POOL, f"Of {len(stream)} memories each arm chooses its best; none chose this one.")
+        seen = stream.columns.seen(query.view)
+        count = len(stream) if seen is None else int(np.count_nonzero(seen))
+        return Miss(Gate.POOL, f"Of {count} memories each arm chooses its best; none chose this one.")
     return _judged(stream, query, scored, position, passing)
 
 

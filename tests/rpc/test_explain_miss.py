@@ -89,11 +89,13 @@ def test_what_was_replaced_and_what_scores_too_low(dev: Tenant) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
-def test_among_very_many_no_arm_may_choose_it(dev: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_among_very_many_no_arm_may_choose_it(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    dev, phone = serving.dev, serving.named("dev", serving.dev.key, client_id="phone")
     monkeypatch.setattr(switch, "EXACT_ROWS", 8)
     monkeypatch.setattr(candidates, "LEAST_POOL", 5)
     monkeypatch.setattr(candidates, "POOL", 1)
     dev.add(*[f"tea number {n}" for n in range(40)])
+    phone.add("tea of mine", privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
     (other,) = dev.add("zebra")
     answer = missed(dev, other.id, top_k=1)
     assert answer.gate == v1.MISS_GATE_POOL
