@@ -1,0 +1,17 @@
+"""One shard: its store, its resident streams, and what can be done with the memories in it.
+
+Functions keep their RPC's verb. Every argument that names a row begins with the tenant's incarnation.
+"""
+
+from __future__ import annotations
+
+from server.shard.finding import ShardFinding
+from server.shard.memories import Got, Listing, ShardMemories
+from server.shard.parts import Request
+from server.shard.sync import ShardSync
+
+__all__ = ["Got", "Listing", "Request", "Shard"]
+
+
+class Shard(ShardMemories, ShardFinding, ShardSync):
+    """One shard's memories."""

@@ -1,0 +1,119 @@
+"""Searches of a shard: a stream's, a tenant's, and a stream as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+
+from scrubjay.errors import MemoryDeleted, MemoryNotFound
+from scrubjay.memory import MemoryId, permitted
+from scrubjay.stamp import CommitStamp
+from scrubjay.wire import last_commit_stamp
+from server.index.past_streams import Embed
+from server.index.resident import ResidentStream
+from server.recall.miss import Miss, explain_miss
+from server.recall.search import Hit, Query, search
+from server.shard.parts import ShardParts
+from server.store.memory_store import (
+    Extent,
+    Reading,
+    StreamKey,
+)
+from tenants.tenant import Incarnation
+
+
+class ShardFinding(ShardParts):
+    """Looks for memories in what is resident."""
+
+    def search(
+        self, key: StreamKey, query: Query, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        """The best hits of the stream, which is brought up to date first."""
+        return self._search(key, query, revision)
+
+    def search_tenant(
+        self, incarnation: Incarnation, query: Query, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        """The best hits of all streams of the tenant, each of which is brought up to date first."""
+        return self._search(incarnation, query, revision)
+
+    def _search(
+        self, extent: Extent, query: Query, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        if revision:
+            with self._reading(revision):
+                pass
+        with self._resident(extent, query) as stream:
+            return search(stream, query)
+
+    def explain_miss(
+        self,
+        extent: Extent,
+        query: Query,
+        memory_id: MemoryId,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> Miss:
+        """The gate that keeps a memory out of the query's hits. MemoryNotFound and MemoryDeleted as ``get``,
+        and MemoryNotFound for one of another subject; an expired one is found."""
+        client_id = query.view.client_id
+        incarnation = extent.incarnation if isinstance(extent, StreamKey) else extent
+        with self._reading(revision) as reading:
+            self._check_part(reading, extent, memory_id)
+            stored = reading.get(incarnation, memory_id)
+            if stored is None and reading.deleted_for(incarnation, memory_id, client_id):
+                raise MemoryDeleted(memory_id)
+        if stored is None or not permitted(stored.memory, client_id):
+            raise MemoryNotFound(memory_id)
+        with self._resident(extent, query) as stream:
+            return explain_miss(stream, query, memory_id)
+
+    @staticmethod
+    def _check_part(reading: Reading, extent: Extent, memory_id: MemoryId) -> None:
+        if (
+            isinstance(extent, StreamKey)
+            and reading.stream_of(extent.incarnation, memory_id) != extent.stream
+        ):
+            raise MemoryNotFound(memory_id)
+
+    def _resident(self, extent: Extent, query: Query) -> AbstractContextManager[ResidentStream]:
+        return self._cache.reading(extent, accesses=query.recipe.decay_per_day < 1)
+
+    def search_past(
+        self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Sequence[Hit]:
+        """The best hits of the stream as it was at the view's ``now``, in whose milliseconds all that was
+        committed counts. Of those days no access is known."""
+        with self._past(key, query, embed, revision) as stream:
+            return search(stream, query)
+
+    def explain_past_miss(
+        self,
+        key: StreamKey,
+        query: Query,
+        memory_id: MemoryId,
+        embed: Embed,
+        revision: Mapping[StreamKey, CommitStamp],
+    ) -> Miss:
+        """``explain_miss`` of ``search_past``. MemoryNotFound where the client may see no such memory of
+        then."""
+        with self._past(key, query, embed, revision) as stream:
+            slot = stream.slot(memory_id)
+            if slot is None or not stream.columns.permits(slot, query.view.client_id):
+                raise MemoryNotFound(memory_id)
+            return explain_miss(stream, query, memory_id)
+
+    @contextmanager
+    def _past(
+        self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
+    ) -> Iterator[ResidentStream]:
+        end = last_commit_stamp(query.view.now)
+        with self._reading(revision) as reading:
+            head, newest = reading.head(key), reading.newest_operation(key)
+            until = newest if newest <= end else reading.newest_operation(key, end)
+        if head is not None and until == newest and query.recipe.decay_per_day == 1:
+            with self._cache.reading(key) as stream:
+                if stream.applied.get(key.stream, CommitStamp(0)) <= max(head.head, end):
+                    yield stream
+                    return
+        with self._pasts.reading(key, until, embed) as stream:
+            yield stream

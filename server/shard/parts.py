@@ -1,0 +1,148 @@
+"""What every part of a shard is built on: reading as of a revision, and writing once per request.
+
+A write's answer is made inside its transaction and kept with it under the caller's request_id, so that a
+repeat gets the same answer and an answer never lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from scrubjay.errors import RequestIdReused, RevisionNotReached
+from scrubjay.memory import Micros
+from scrubjay.stamp import CommitStamp
+from server.counting import AccessCounter
+from server.index.cache import StreamCache
+from server.index.past_streams import PastStreams
+from server.store.memory_store import (
+    MemoryStore,
+    Reading,
+    StreamHead,
+    StreamKey,
+    Writing,
+)
+from server.watch import WatchHub
+from tenants.tenant import Incarnation
+
+Answer = TypeVar("Answer", bound=Message)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A mutation's identity: the same ``request_id`` and body get the first answer for 24 hours."""
+
+    incarnation: Incarnation
+    request_id: str
+    digest: bytes
+    now: Micros
+
+    @classmethod
+    def of(cls, incarnation: Incarnation, message: Message, request_id: str, now: Micros) -> Request:
+        """The identity of a request message."""
+        body = f"{message.DESCRIPTOR.full_name}\0".encode() + message.SerializeToString(deterministic=True)
+        return cls(incarnation, request_id, hashlib.sha256(body).digest(), now)
+
+
+class ShardParts:
+    """One shard's store, what it keeps in memory, and who waits for it."""
+
+    def __init__(self, name: str, store: MemoryStore, cache: StreamCache) -> None:
+        self.name = name
+        self.highest = CommitStamp(0)
+        self._store = store
+        self._cache = cache
+        self._pasts = PastStreams(store, cache)
+        self.hub = WatchHub()
+        self.accesses = AccessCounter(store)
+
+    @contextmanager
+    def _reading(self, revision: Mapping[StreamKey, CommitStamp]) -> Iterator[Reading]:
+        with self._store.read() as reading:
+            for key, stamp in revision.items():
+                head = reading.head(key)
+                if head is None or head.head < stamp:
+                    raise RevisionNotReached
+            yield reading
+
+    def head(self, key: StreamKey) -> StreamHead | None:
+        """Where the stream stands; None where nothing was ever written to it."""
+        with self._store.read() as reading:
+            return reading.head(key)
+
+    def highest_head(self) -> CommitStamp:
+        """The highest head of all streams in the database."""
+        with self._store.read() as reading:
+            self.highest = max(self.highest, reading.highest_head())
+        return self.highest
+
+    # --- writes -----------------------------------------------------------------------------------
+
+    def answered(self, request: Request, kind: type[Answer]) -> Answer | None:
+        """The answer that the request got before, if any. RequestIdReused where its body was another."""
+        if not request.request_id:
+            return None
+        with self._store.read() as reading:
+            return _answered(reading, request, kind)
+
+    def write(
+        self,
+        request: Request,
+        keys: Iterable[StreamKey],
+        kind: type[Answer],
+        unit: Callable[[Writing], Answer],
+    ) -> Answer:
+        """Run ``unit`` once for the request, under the heads of the streams ``keys``; its answer."""
+        locked = sorted(set(keys))
+
+        def once(writing: Writing) -> Answer:
+            if request.request_id and (first := _answered(writing, request, kind)) is not None:
+                return first
+            answer = unit(writing)
+            if request.request_id:
+                writing.save_request(
+                    request.incarnation,
+                    request.request_id,
+                    request.digest,
+                    answer.SerializeToString(),
+                    request.now,
+                )
+            heads = {key: head.head for key in locked if (head := writing.head(key)) is not None}
+            writing.on_commit(lambda: self._note(heads))
+            return answer
+
+        return self._store.write(locked, once)
+
+    def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
+        """Run ``unit`` under the head of one stream; what it returned, once it is committed."""
+
+        def noted(writing: Writing) -> T:
+            result = unit(writing)
+            head = writing.advanced.get(key)
+            if head is not None:
+                writing.on_commit(lambda: self._note({key: head.head}))
+            return result
+
+        return self._store.write([key], noted)
+
+    def _note(self, heads: Mapping[StreamKey, CommitStamp]) -> None:
+        for key, head in heads.items():
+            self.highest = max(self.highest, head)
+            self._cache.note(key, head)
+            self.hub.notify(key, head)
+
+
+def _answered(reading: Reading, request: Request, kind: type[Answer]) -> Answer | None:
+    found = reading.request(request.incarnation, request.request_id, request.now)
+    if found is None:
+        return None
+    digest, response = found
+    if digest != request.digest:
+        raise RequestIdReused(request.request_id)
+    return kind.FromString(response)
