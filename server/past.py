@@ -138,11 +138,8 @@ def _operations(
 ) -> Iterator[HistoryRow]:
     """All operations behind ``after``, newest first."""
     before: CommitStamp | None = None
-    while page := reading.history(incarnation, of, before, _PAGE):
-        for row in page:
-            if row.commit_stamp <= after:
-                return
-            yield row
+    while page := reading.history(incarnation, of, before, _PAGE, after):
+        yield from page
         before = page[-1].commit_stamp
 
 

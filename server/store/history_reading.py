@@ -26,11 +26,17 @@ class HistoryReading:
         self._changed_at = _CHANGED_AT[transaction.dialect_name]
 
     def history(
-        self, incarnation: Incarnation, of: MemoryId | StreamKey, before: CommitStamp | None, limit: int
+        self,
+        incarnation: Incarnation,
+        of: MemoryId | StreamKey,
+        before: CommitStamp | None,
+        limit: int,
+        after: CommitStamp | None = None,
     ) -> list[HistoryRow]:
-        """At most ``limit`` operations on a memory or in a stream, newest first, older than ``before``."""
-        newest = _BEHIND_ALL if before is None else before
-        values = {"incarnation": incarnation, "before": newest, "limit": limit}
+        """At most ``limit`` operations on a memory or in a stream, newest first, older than ``before`` and
+        newer than ``after``."""
+        newest, oldest = _BEHIND_ALL if before is None else before, 0 if after is None else after
+        values = {"incarnation": incarnation, "before": newest, "after": oldest, "limit": limit}
         if isinstance(of, StreamKey):
             rows = self._transaction.all(_HISTORY_OF_STREAM, values | {"stream": of.stream})
         else:
@@ -106,7 +112,7 @@ _OF_STREAM = and_(_OF_TENANT, history.c.stream == bindparam("stream"))
 
 _NEWEST_FIRST = (
     select(*HISTORY_COLUMNS)
-    .where(history.c.commit_stamp < bindparam("before"))
+    .where(history.c.commit_stamp < bindparam("before"), history.c.commit_stamp > bindparam("after"))
     .order_by(history.c.commit_stamp.desc())
     .limit(bindparam("limit"))
 )
