@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -414,6 +415,29 @@ def test_questions_about_one_moment_replay_once_and_embed_what_is_gone_once(
     ask(server, alice("tea"), as_of=Micros(server.now - 1_000_000))
     assert len(made) == 2
     assert len([text for text in counted.documents if "later" not in text]) == 2
+
+
+def test_many_may_ask_about_one_moment_while_others_write(server: Server) -> None:
+    memories = [v1.Memory(user_id="alice", content=f"fact {n} about tea") for n in range(50)]
+    ids = [memory.id for memory in add(server, *memories)]
+    server.wait()
+    then, first = server.now, ask(server, alice("fact about tea", explain=True))
+    server.wait()
+
+    def edit(n: int) -> None:
+        if n % 3:
+            update(server, ids[n], content=f"no fact {n}")
+        else:
+            delete(server, ids[n])
+
+    with ThreadPoolExecutor(6) as pool:
+        edits = [pool.submit(edit, n) for n in range(len(ids))]
+        asked = [
+            pool.submit(ask, server, alice("fact about tea", explain=True), "web", then) for _ in range(30)
+        ]
+        for written in edits:
+            written.result()
+        assert [answer.result() for answer in asked] == [first] * len(asked)
 
 
 def test_moments_are_let_go_where_they_are_too_many(server: Server) -> None:
