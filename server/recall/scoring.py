@@ -90,10 +90,13 @@ def _newer(
     best = np.array(passing_first(stream.columns, slots, plain, newer.POOL, passing), np.int64)
     best = best[plain[best] > 0]
     chosen = slots[best]
+    times = stream.columns.time("created_at")[chosen]
+    if not len(times) or times.max() - times.min() <= newer.DAY:
+        return gain
     memories = [row.memory for slot in chosen.tolist() if (row := stream.rows[slot]) is not None]
     gain[best] = newer.lifts(
         plain[best],
-        stream.columns.time("created_at")[chosen],
+        times,
         _voices(memories, stream.speakers.of(chosen)),
         np.zeros(len(chosen), np.bool_) if turns is None else _any_beside(chosen, *turns),
         stream.vectors.vectors(chosen),

@@ -143,6 +143,9 @@ class Finding(MemoryDoor):
 
 def _rest_of_hit(request: v1.SearchRequest, query: Query, found: Found, place: int) -> bytes:
     """What a hit has beside its memory and score, where it was asked for."""
+    reranked = found.rerank is not None and bool(found.rerank.scores)
+    if not (request.explain or query.neighbours or reranked):
+        return b""
     hit, rest = found.hits[place], v1.SearchHit()
     if request.explain:
         rest.explanation.CopyFrom(explain(query, hit))
