@@ -7,7 +7,7 @@ expired or filtered out never takes a place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from server.recall.turns import beside
 POOL = 10
 """Each arm's candidates per hit asked for, where a stream is too large to score whole."""
 LEAST_POOL = 100
+MOST_ASKED = 16
+"""By how much more of the nearest are asked, one by one, before the filter is asked about every row."""
 _MORE = 4
 """By how much more rows are looked at where a filter let too few through."""
 
@@ -63,23 +65,39 @@ def _pool(
 ) -> Slots:
     """The best of each arm, and of all but the dense one together."""
     columns, size = stream.columns, max(LEAST_POOL, POOL * query.top_k)
-    if not passing.all:
-        among = np.arange(columns.size) if allowed is None else np.flatnonzero(allowed)
-        allowed = np.zeros(columns.size, np.bool_)
-        allowed[among[passing.mask(among)]] = True
-    chosen = [stream.vectors.search(query.vector, size, allowed)[0]]
-    measures = {arm: measure for arm, measure in found.items() if measure is not None}
-    chosen += [_top(columns, measure, allowed, size) for measure in measures.values()]
+    chosen = [_nearest(stream, query, allowed, passing, size)]
+    measures = [
+        np.float32(query.recipe.weights[arm]) * measure
+        for arm, measure in found.items()
+        if measure is not None
+    ]
     if len(measures) > 1:
-        weighed = [np.float32(query.recipe.weights[arm]) * measure for arm, measure in measures.items()]
-        chosen.append(_top(columns, np.sum(weighed, axis=0), allowed, size))
+        measures.append(np.sum(measures, axis=0))
+    chosen += [_top(columns, measure, allowed, passing, size) for measure in measures]
     return np.unique(np.concatenate(chosen))
 
 
-def _top(columns: Columns, measure: Measure, allowed: Mask | None, count: int) -> Slots:
-    """The ``count`` slots that measure most, of those that measure anything."""
+def _nearest(
+    stream: ResidentStream, query: Query, allowed: Mask | None, passing: Passing, size: int
+) -> Slots:
+    """The dense arm's. Where the filter lets few of the nearest through, all rows are asked."""
+    count = size
+    while count <= MOST_ASKED * size:
+        slots = stream.vectors.search(query.vector, count, allowed)[0]
+        through = slots if passing.all else slots[passing.mask(slots)]
+        if len(through) >= size or len(slots) < count:
+            return through[:size]
+        count *= _MORE
+    among = np.arange(stream.columns.size) if allowed is None else np.flatnonzero(allowed)
+    mask = np.zeros(stream.columns.size, np.bool_)
+    mask[among[passing.mask(among)]] = True
+    return stream.vectors.search(query.vector, size, mask)[0]
+
+
+def _top(columns: Columns, measure: Measure, allowed: Mask | None, passing: Passing, size: int) -> Slots:
+    """The slots that measure most, of those that measure anything."""
     slots = np.flatnonzero(measure if allowed is None else allowed & (measure > 0))
-    return slots[first(columns, slots, measure[slots], count)]
+    return slots[passing_first(columns, slots, measure[slots], size, passing)]
 
 
 def first(columns: Columns, slots: Slots, scores: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
@@ -98,13 +116,13 @@ def first(columns: Columns, slots: Slots, scores: NDArray[np.floating[Any]], cou
 
 
 def passing_first(
-    columns: Columns, slots: Slots, scores: NDArray[np.float64], wanted: int, passing: Passing
-) -> Sequence[int]:
+    columns: Columns, slots: Slots, scores: NDArray[np.floating[Any]], wanted: int, passing: Passing
+) -> NDArray[np.int64]:
     """The positions of the ``wanted`` best that the filter lets through, best first."""
     count = wanted
     while True:
-        found = first(columns, slots, scores, count).tolist()
-        through = [position for position in found if passing(int(slots[position]))]
+        found = first(columns, slots, scores, count)
+        through = found if passing.all else found[passing.mask(slots[found])]
         if passing.all or len(through) >= wanted or count >= len(slots):
             return through[:wanted]
         count *= _MORE

@@ -87,7 +87,7 @@ def _newer(
 ) -> Scores:
     """What the best candidates gain for being newer."""
     gain = np.zeros(len(slots))
-    best = np.array(passing_first(stream.columns, slots, plain, newer.POOL, passing), np.int64)
+    best = passing_first(stream.columns, slots, plain, newer.POOL, passing)
     best = best[plain[best] > 0]
     chosen = slots[best]
     times = stream.columns.time("created_at")[chosen]

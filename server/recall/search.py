@@ -40,7 +40,8 @@ def search(stream: ResidentStream, query: Query) -> list[Hit]:
 def best(stream: ResidentStream, query: Query, scored: Scored, passing: Passing) -> Sequence[int]:
     """The positions of the hits, best first."""
     first = passing_first(stream.columns, scored.slots, scored.total, query.top_k, passing)
-    return [position for position in first if scored.total[position] >= query.recipe.threshold]
+    positions: list[int] = first[scored.total[first] >= query.recipe.threshold].tolist()
+    return positions
 
 
 def to_hit(stream: ResidentStream, query: Query, scored: Scored, position: int) -> Hit:

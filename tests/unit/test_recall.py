@@ -552,3 +552,21 @@ def test_a_filter_is_asked_no_more_often_than_there_are_rows(feed: Feed) -> None
 
     assert feed.found("tea", matches=matches) == ["the one"]
     assert len(asked) == len(set(asked)) <= 151
+
+
+def test_of_a_large_stream_a_filter_that_lets_most_through_is_asked_of_few(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "LEAST_POOL", 10)
+    monkeypatch.setattr(candidates, "POOL", 1)
+    feed.put(*[memory(f"tea {n}", category="TASK" if n % 10 else "FACT") for n in range(600)])
+    asked: list[MemoryId] = []
+
+    def matches(one: Memory, _: Micros) -> bool:
+        asked.append(one.id)
+        return one.category == "TASK"
+
+    assert len(feed.hits("tea 7", matches=matches)) == 10
+    assert len(asked) == len(set(asked)) < 300
+    asked.clear()
+    assert len(feed.hits("tea 7", matches=lambda m, at: not matches(m, at), top_k=70)) == 60
