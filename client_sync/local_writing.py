@@ -50,7 +50,9 @@ class LocalWriting:
         """Queue an operation that makes its memory ``after``, and show the memory with it."""
         before = self.copies.shown_state(operation.memory_id)
         self.copies.touch(operation.memory_id)
-        self._outbox.add(operation, None if after is None else after.memory)
+        # Where the server has the memory, a create would write again what others wrote.
+        known = self.copies.get(operation.memory_id) is not None
+        self._outbox.add(operation, None if after is None or known else after.memory)
         self.copies.settle()
         shown = self.copies.shown_state(operation.memory_id)
         assert shown is not None

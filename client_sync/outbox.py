@@ -16,7 +16,7 @@ from client_sync.replica_file import get_meta, set_meta
 from scrubjay import v1
 from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS
 from scrubjay.memory import Memory, MemoryId, Micros, id_bytes, id_text
-from scrubjay.merge import State, Write, create, put
+from scrubjay.merge import State, Write, create, put, registers
 from scrubjay.operation import (
     NO_CHAIN,
     NO_ID,
@@ -115,7 +115,7 @@ class Outbox:
     # --- writing ----------------------------------------------------------------------------------
 
     def add(self, operation: Operation, after: Memory | None) -> None:
-        """Queue an operation that makes a memory ``after``.
+        """Queue an operation that makes a memory ``after``, or None where no create is to take it in.
 
         Operations that were never sent are folded where the result is the same for everybody. A delete is
         sent even where nothing is known to be there: a copy of this file may have sent what it deletes.
@@ -125,13 +125,13 @@ class Outbox:
             for entry in self.of(operation.memory_id)
             if entry.number == 0 and not entry.operation.operation_id
         ]
-        created = next((e for e in fresh if e.operation.kind is OperationKind.CREATE), None)
         if operation.kind is OperationKind.DELETE:
             self.drop(fresh)
-        elif operation.kind is OperationKind.SET and created is not None and after is not None:
-            self._rewrite(created, replace(created.operation, stamp=operation.stamp, memory=after))
-            return
         elif operation.kind is OperationKind.SET and fresh:
+            created = fresh[-1].operation
+            if created.memory is not None and after is not None and _keeps(created.memory, after):
+                self._rewrite(fresh[-1], replace(created, stamp=operation.stamp, memory=after))
+                return
             operation = self._covering(fresh[-1], operation)
         self._sql.execute(
             "INSERT INTO outbox (memory_id, kind, body) VALUES (?, ?, ?)",
@@ -278,6 +278,12 @@ class Outbox:
             touched.add(operation.memory_id)
         set_meta(self._sql, clock_time=clock.last)
         return touched
+
+
+def _keeps(created: Memory, after: Memory) -> bool:
+    """Whether no register was cleared since. A create says nothing of absent ones: where a copy of this file
+    has sent it, they would stay."""
+    return {field for field, _ in registers(created)} <= {field for field, _ in registers(after)}
 
 
 def _stamped(operation: Operation, stamp: Stamp, renamed: dict[Stamp, Stamp]) -> Operation:

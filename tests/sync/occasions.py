@@ -114,7 +114,7 @@ def local_writes_visible_at_once(
     for name, value in values.items():
         assert canonical_json(get(after.memory, name)) == canonical_json(value), name  # type: ignore[arg-type]  # JSON
         old, new = before.stamps.get(name) if before is not None else None, after.stamps.get(name)
-        assert old is None or new is None or new >= old, name
+        assert old is None or (new is not None and new >= old), name
 
 
 def an_app_is_told_yes_or_no(error: Exception | None) -> None:

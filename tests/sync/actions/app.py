@@ -139,7 +139,8 @@ def _write(
             return
         device.edits.append(Edit(memory_id, {}, fast, deletes=True))
         return
-    occasions.local_writes_visible_at_once(old, new, fields)
+    leaves = memory_id in before.local and memory_id not in after.local  # as new, with what it has
+    occasions.local_writes_visible_at_once(None if leaves else old, new, fields)
     assert new is not None
     registers = {
         name: stamp for name, stamp in new.stamps.items() if old is None or old.stamps.get(name) != stamp
@@ -151,7 +152,7 @@ def _write(
     latest = max((stamp.millis for stamp in registers.values()), default=0)
     fast = fast or latest > world.micros // 1000 + 1_000
     device.edits.append(Edit(memory_id, registers, fast))
-    if memory_id in before.local and memory_id not in after.local:
+    if leaves:
         world.local_only.discard(new.memory.content.split()[-1].encode())
 
 
