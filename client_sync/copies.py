@@ -128,6 +128,9 @@ class Copies:
             else:
                 self._take(memory_id, commit_stamp, change)
         self._sql.executemany("INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)", fresh)
+        # A server that was restored may have what was known as dead here.
+        living = [(each.memory_id,) for _, _, each in changes if each.kind == v1.CHANGE_KIND_WHOLE]
+        self._sql.executemany("DELETE FROM graves WHERE id = ?", living)
 
     def _known(self, ids: list[bytes]) -> set[bytes]:
         """Those that have a row or operations here."""

@@ -34,6 +34,10 @@ _SNAPSHOT_VERSION = 1
 _HELD = """
 SELECT id FROM rows WHERE commit_stamp > 0 UNION SELECT id FROM beneath WHERE message IS NOT NULL
 """
+_REVIVE = """
+DELETE FROM graves WHERE EXISTS (SELECT 1 FROM rows WHERE rows.id = graves.id AND rows.commit_stamp > 0)
+"""
+"""A server that was restored may have what was known as dead here."""
 _ATTEMPTS = 3
 """Snapshots begun anew before giving up: each was dropped by the server in the middle."""
 
@@ -235,6 +239,7 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         if version != _SNAPSHOT_VERSION or count != last.row_count:
             raise TransferBroken("the snapshot does not hold what the server said; it is loaded again")
         _forget_vanished(sql, held)
+        sql.execute(_REVIVE)
         copies = Copies(sql, replica.identity, outbox)
         for entry in forgotten:
             copies.end_forgotten(entry, replica.clock.now())

@@ -344,16 +344,21 @@ class Oracle:
         self._settle()
         return True
 
-    def reoffer_dead(self, who: Who, memory_id: MemoryId) -> None:
-        """A dead id that a device held before the server was restored."""
+    def reoffer_dead(self, who: Who, memory_id: MemoryId) -> bool:
+        """A dead id that a device held before the server was restored; whether it was heard.
+
+        What the viewer does not see now its word can't bury: it could name what it never saw.
+        """
         key = (who.incarnation, memory_id)
         if (truth := self.living.get(key)) is not None:
-            if truth.stream == who.stream and who.sees(truth.memory):
-                self._bury(key, truth)
-                self._settle()
+            if truth.stream != who.stream or not who.sees(truth.memory):
+                return False
+            self._bury(key, truth)
+            self._settle()
         elif key not in self.dead:
             self.dead[key] = Tomb(who.stream, who.viewer.client_id, "")
             self.ever_dead.add(key)
+        return True
 
     def _bury(self, key: Key, truth: Truth) -> None:
         self._before.setdefault(key, truth)

@@ -80,13 +80,14 @@ def reoffer(world: World, device: Device, caller: Caller, request: v1.ReofferReq
     page = unpack(v1.Page, "packed_page", request.packed_page)
     for memory_id, _, change in open_page(page):
         if change.kind == v1.CHANGE_KIND_DELETED:
-            world.oracle.reoffer_dead(device.who, memory_id)
+            heard = world.oracle.reoffer_dead(device.who, memory_id)
         else:
             change.memory.id = memory_id
             setattr(change.memory, f"{device.place.subject.kind}_id", device.place.subject.name)
             memory = from_stored(change.memory)
-            if not world.oracle.reoffer(device.who, memory, unpack_field_stamps(change.field_stamps)):
-                world.unheard.add((device.who, memory_id))
+            heard = world.oracle.reoffer(device.who, memory, unpack_field_stamps(change.field_stamps))
+        if not heard:
+            world.unheard.add((device.who, memory_id))
     return response
 
 

@@ -117,6 +117,43 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("sync", {"device": "badge", "faults": ("ok", "ok", "request lost")}),
         ("restore", {"index": 0, "early": None}),
     ],
+    "a tag is taken off that a create gave of which the file knows no more that it was sent": [
+        ("add", {"device": "phone", "slot": 2, "level": SHARED, "scope": "work"}),
+        ("update", {"device": "phone", "slot": 2, "value": ("tags.b", True)}),
+        ("save_file", {"device": "phone"}),
+        ("sync", {"device": "phone"}),
+        ("roll_back", {"device": "phone"}),
+        ("update", {"device": "phone", "slot": 2, "value": ("tags.b", None)}),
+    ],
+    "a tag is taken off that others gave a memory whose create waits here again": [
+        ("add", {"device": "phone", "slot": 2, "level": PrivacyLevel.LOCAL_ONLY, "scope": "work"}),
+        ("update", {"device": "phone", "slot": 2, "value": ("tags.b", True), "other": ("privacy_level", 2)}),
+        ("save_file", {"device": "phone"}),
+        ("sync", {"device": "phone", "faults": (), "crash": 17, "power": True, "vectors": True}),
+        ("roll_back", {"device": "phone"}),
+        ("watch", {"device": "phone", "writes": 2}),
+        ("update", {"device": "phone", "slot": 2, "value": ("tags.b", None), "other": ("category", "TASK")}),
+    ],
+    "what died after a backup and is private since the restore its old readers can't bury": [
+        ("web_add", {"slot": 0, "level": SHARED, "scope": "general"}),
+        ("sync", {"device": "laptop"}),
+        ("backup", {}),
+        ("web_delete", {"slot": 0}),
+        ("sync", {"device": "laptop"}),
+        ("restore", {"index": 0, "early": None}),
+        ("web_update", {"slot": 0, "value": ("privacy_level", 2)}),
+    ],
+    "what died after a backup and lives again is not dead for those who get it again": [
+        ("web_add", {"slot": 0, "level": SHARED, "scope": "general"}),
+        ("sync", {"device": "laptop"}),
+        ("backup", {}),
+        ("web_delete", {"slot": 0}),
+        ("sync", {"device": "laptop"}),
+        ("restore", {"index": 0, "early": None}),
+        ("web_update", {"slot": 0, "value": ("privacy_level", 2)}),
+        ("sync", {"device": "laptop"}),
+        ("web_update", {"slot": 0, "value": ("privacy_level", 3)}),
+    ],
 }
 
 
