@@ -64,7 +64,13 @@ class PastStreams:
         """The stream as its operations up to ``until`` left it, locked for the block."""
         moment = self._moment(key, until)
         with moment.lock:
-            stream = self._known(key, moment) or self._made(key, until, moment, embed)
+            try:
+                stream = self._known(key, moment)
+                if stream is None:
+                    stream = self._made(key, until, moment, embed)
+            except BaseException:
+                self._forget((key, until), moment)
+                raise
             self._trim(moment)
             yield stream
 
@@ -73,6 +79,11 @@ class PastStreams:
             moment = self._moments.setdefault((key, until), _Moment())
             self._moments.move_to_end((key, until))
             return moment
+
+    def _forget(self, name: tuple[StreamKey, CommitStamp], moment: _Moment) -> None:
+        with self._lock:
+            if self._moments.get(name) is moment:
+                self._nbytes -= self._moments.pop(name).nbytes
 
     def _known(self, key: StreamKey, moment: _Moment) -> ResidentStream | None:
         """What was made before, up to date as to who may see it; None in another life of the stream."""

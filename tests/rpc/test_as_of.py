@@ -8,15 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.struct_pb2 import Value
 from google.protobuf.timestamp_pb2 import Timestamp
+from numpy.typing import NDArray
 
 from rpc.conftest import Tenant
 from rpc.refusal import refused
 from scrubjay import v1
-from scrubjay.errors import MemoryNotFound, RevisionNotReached
+from scrubjay.errors import MemoryNotFound, ModelUnavailable, RevisionNotReached
 from scrubjay.memory import Micros
 from scrubjay.stamp import CommitStamp
 from server.index import past_streams, switch
@@ -414,7 +416,33 @@ def test_questions_about_one_moment_replay_once_and_embed_what_is_gone_once(
     assert sorted(text for text in counted.documents if "later" not in text) == ["black tea", "white tea"]
     ask(server, alice("tea"), as_of=Micros(server.now - 1_000_000))
     assert len(made) == 2
+    for _ in range(3):
+        assert ask(server, alice("tea"), as_of=Micros(then - 3_600_000_000)).hits == []
+    assert len(made) == 3
     assert len([text for text in counted.documents if "later" not in text]) == 2
+
+
+def test_where_the_model_does_not_answer_nothing_of_the_moment_is_kept(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (memory,) = add(server, v1.Memory(user_id="alice", content="tea"))
+    server.wait()
+    then = server.now
+    server.wait()
+    update(server, memory.id, content="coffee")
+    embed = server.embedder.embed
+
+    def fail(texts: Sequence[str], kind: TextKind) -> NDArray[np.float32]:
+        if kind is TextKind.DOCUMENT:
+            raise ModelUnavailable("the model sleeps")
+        return embed(texts, kind)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(server.embedder, "embed", fail)
+        with pytest.raises(ModelUnavailable):
+            ask(server, alice("tea"), as_of=then)
+        assert not server.shard._pasts._moments
+    assert contents(ask(server, alice("tea"), as_of=then)) == ["tea"]
 
 
 def test_many_may_ask_about_one_moment_while_others_write(server: Server) -> None:
