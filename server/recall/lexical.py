@@ -31,7 +31,12 @@ SATURATION = 1.2
 LENGTH_SHARE = 0.75
 """BM25's b: how far a long text is held to its length."""
 
-_ENTRY_BYTES = 310
+COMMON_SHARE = 16
+"""A term that is in more than one slot of so many is added up as a column of all slots: cheaper than one by
+one from an eighth on, and most of what is common in a text is far more common."""
+COMMON_SIZE = 4096
+"""In fewer slots nothing is to be gained."""
+_ENTRY_BYTES = 320
 """A dictionary slot, a short string and two small arrays, as CPython lays them out."""
 _MOST_COUNTED = 255
 
@@ -41,11 +46,29 @@ Mask = NDArray[np.bool_]
 class _Postings:
     """The slots that hold a term, and how often each does."""
 
-    __slots__ = ("counts", "slots")
+    __slots__ = ("_column", "_noted", "counts", "slots")
 
     def __init__(self) -> None:
         self.slots = array("I")
         self.counts = array("B")
+        self._column: Mask | None = None
+        self._noted = 0
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._column is None else self._column.nbytes
+
+    def slots_array(self) -> NDArray[np.uint32]:
+        return np.frombuffer(self.slots, np.uint32)
+
+    def column(self, size: int) -> Mask:
+        """Which of slots 0 to ``size`` - 1 hold the term."""
+        if self._column is None or len(self._column) < size:
+            self._column, self._noted = np.zeros(2 * size, np.bool_), 0
+        if self._noted < len(self.slots):
+            self._column[self.slots_array()[self._noted :]] = True
+            self._noted = len(self.slots)
+        return self._column[:size]
 
 
 class LexicalIndex:
@@ -56,6 +79,7 @@ class LexicalIndex:
         self._lengths = np.zeros(0, np.int32)
         self._size = 0
         self._entries = 0
+        self._column_bytes = 0
 
     def add(self, slot: int, terms: Iterable[str]) -> None:
         """Note that ``slot``, never used before, holds these terms. They stay until the index is built
@@ -83,15 +107,20 @@ class LexicalIndex:
         None: all. Others' coverage means nothing.
         """
         living = _living(size, seen)
-        weights, held = [], []
-        for count, (slots, _, frequency) in zip(terms.values(), self._found(terms, seen), strict=True):
+        weights: list[float] = []
+        rare: list[tuple[_Postings, float]] = []
+        common: list[tuple[_Postings, float]] = []
+        for count, (postings, frequency) in zip(terms.values(), self._found(terms, seen), strict=True):
             weight = count * _idf(frequency, living) ** 2
             weights.append(weight)
-            if frequency:
-                held.append((slots, np.full(len(slots), weight)))
-        if not held:
+            if postings is not None and frequency:
+                (common if self._is_common(postings, size) else rare).append((postings, weight))
+        if not rare and not common:
             return None
-        scores = _summed(held, size) / sum(heapq.nlargest(FULL_TERMS, weights))
+        scores = _summed([(held.slots_array(), np.full(len(held.slots), w)) for held, w in rare], size)
+        for held, weight in common:
+            scores += np.multiply(self._column(held, size), weight)
+        scores /= sum(heapq.nlargest(FULL_TERMS, weights))
         return np.minimum(scores, 1).astype(np.float32)
 
     def bm25(
@@ -104,35 +133,46 @@ class LexicalIndex:
         total = int(lengths.sum() if seen is None else lengths[seen[: len(lengths)]].sum())
         average = max(total / max(living, 1), 1.0)
         weights, held = [], []
-        for slots, counts, frequency in self._found(terms, seen):
+        for postings, frequency in self._found(terms, seen):
             weight = _idf(frequency, living)
             weights.append(weight)
-            if frequency:
-                often = counts.astype(np.float64)
+            if postings is not None and frequency:
+                slots = postings.slots_array()
+                often = np.frombuffer(postings.counts, np.uint8).astype(np.float64)
                 stretch = 1 - LENGTH_SHARE + LENGTH_SHARE * lengths[slots] / average
                 held.append((slots, weight * often * (SATURATION + 1) / (often + SATURATION * stretch)))
         if not held:
             return None
         return _summed(held, size).astype(np.float32), sum(heapq.nlargest(FULL_TERMS, weights))
 
-    def _found(
-        self, terms: Iterable[str], seen: Mask | None
-    ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.uint8], int]]:
-        """Of each distinct term: the slots that hold it, how often, and how many of them are seen."""
+    def _found(self, terms: Iterable[str], seen: Mask | None) -> Iterator[tuple[_Postings | None, int]]:
+        """Of each distinct term: what holds it, and how many of that are seen."""
         for term in dict.fromkeys(terms):
             postings = self._postings.get(term)
             if postings is None:
-                yield np.empty(0, np.uint32), np.empty(0, np.uint8), 0
-                continue
-            slots = np.frombuffer(postings.slots, dtype=np.uint32)
-            frequency = len(slots) if seen is None else int(np.count_nonzero(seen[slots]))
-            yield slots, np.frombuffer(postings.counts, dtype=np.uint8), frequency
+                yield None, 0
+            elif seen is None:
+                yield postings, len(postings.slots)
+            elif self._is_common(postings, len(seen)):
+                yield postings, int(np.count_nonzero(self._column(postings, len(seen)) & seen))
+            else:
+                yield postings, int(np.count_nonzero(seen[postings.slots_array()]))
+
+    def _is_common(self, postings: _Postings, size: int) -> bool:
+        return size > COMMON_SIZE and COMMON_SHARE * len(postings.slots) > size
+
+    def _column(self, postings: _Postings, size: int) -> Mask:
+        before = postings.nbytes
+        column = postings.column(size)
+        self._column_bytes += postings.nbytes - before
+        return column
 
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""
         entry = array("I").itemsize + array("B").itemsize
-        return len(self._postings) * _ENTRY_BYTES + self._entries * entry + self._lengths.nbytes
+        held = len(self._postings) * _ENTRY_BYTES + self._entries * entry
+        return held + self._lengths.nbytes + self._column_bytes
 
 
 def _idf(frequency: int, living: int) -> float:
@@ -145,6 +185,8 @@ def _living(size: int, seen: Mask | None) -> int:
 
 def _summed(held: Sequence[tuple[NDArray[np.uint32], NDArray[np.float64]]], size: int) -> NDArray[np.float64]:
     """By slot, the sum of what it was given."""
+    if not held:
+        return np.zeros(size)
     slots, values = (np.concatenate(parts) for parts in zip(*held, strict=True))
     sums: NDArray[np.float64] = np.bincount(slots, values, minlength=size).astype(np.float64, copy=False)
     return sums

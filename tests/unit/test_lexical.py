@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scrubjay.text import tokens
+from server.recall import lexical
 from server.recall.lexical import FULL_TERMS, LexicalIndex
 
 
@@ -88,3 +89,24 @@ def test_bm25_prefers_the_short_text_the_rare_word_and_the_repeated_one() -> Non
     assert scores[2] > scores[0] > scores[1] > 0 == scores[3]
     assert whole > 0
     assert index.bm25(["nobody"], len(texts)) is None
+
+
+def test_common_terms_of_many_texts_cover_as_they_do_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = LexicalIndex()
+    texts = [["tea"] * (n % 3 > 0) + ["milk"] * (n % 5 == 0) + [f"word{n}"] for n in range(300)]
+    for slot, terms in enumerate(texts[:200]):
+        index.add(slot, terms)
+    seen = np.arange(300) % 7 > 0
+    query = {"tea": 1, "milk": 2, "word7": 1, "nobody": 1}
+    for size in (200, 300):
+        for slot, terms in enumerate(texts[200:size], 200):
+            index.add(slot, terms)
+        for visible in (None, seen[:size]):
+            monkeypatch.setattr(lexical, "COMMON_SIZE", 10)
+            by_column = index.coverage(query, size, visible)
+            monkeypatch.undo()
+            one_by_one = index.coverage(query, size, visible)
+            assert by_column is not None
+            assert one_by_one is not None
+            np.testing.assert_allclose(by_column, one_by_one, rtol=1e-6)
+    assert index.nbytes > 0
