@@ -1,0 +1,156 @@
+"""Sentences of a text in Chinese and English, as spans, in linear time.
+
+They end at 。！？；… .!?; and at line ends, but not inside of brackets and quotation marks, after
+abbreviations, in numbers, versions, addresses and file names. A longer one than ``MAX_SENTENCE`` is cut at
+a comma or a space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MAX_SENTENCE = 1_000
+"""Characters. Three of them, the most that make one fact, stay below what a memory holds."""
+
+_PAIRS = {
+    "(": ")",
+    "（": "）",
+    "[": "]",
+    "【": "】",
+    "「": "」",
+    "『": "』",
+    "“": "”",
+    "《": "》",
+    "〈": "〉",
+}
+_CLOSERS = {closer: opener for opener, closer in _PAIRS.items()}
+_QUOTES = '"「『“'
+_WRAP = re.compile("[" + re.escape('"' + "".join(_PAIRS) + "".join(_CLOSERS)) + "]")
+_END = re.compile("[。！？；…!?;]+|\\.+|[\u2600-\u27bf\U0001f300-\U0001faff][\ufe0f\u200d]?(?=\\s+[A-Z])")
+_AFTER = re.compile("[\"”」』’')\\]）】]*")
+_ABBREVIATION = re.compile(
+    r"(?i)(?:^|[\s(\[\"“])(?:mr|mrs|ms|dr|prof|st|vs|e\.g|i\.e|approx|fig|dept|est|mt|gen|col|sgt|rev|[a-z])$"
+)
+_SOFT_ABBREVIATION = re.compile(
+    r"(?i)(?:\b[a-z]\.[a-z]|\betc|\binc|\bltd|\bjr|\bsr|\bco|\bno"
+    r"|\bjan|\bfeb|\bmar|\bapr|\bjun|\bjul|\baug|\bsept?|\boct|\bnov|\bdec)$"
+)
+_BEGINNING = re.compile(r"\s*(?:$|(?!I\b)[A-Z])")
+_ITEM = re.compile(r"^\s*(?:\d{1,3}|[a-zA-Z])$")
+_BULLET = re.compile(r"[ \t]*(?:[-*•·–—]+[ \t]+|\d{1,3}[.)、][ \t]*|#{1,6}[ \t]+)?")
+_SOFT = re.compile(r"[,，、:：\s]")
+
+
+class Span(NamedTuple):
+    """Part of a text, from ``start`` to before ``end``."""
+
+    start: int
+    end: int
+
+
+def sentences(text: str) -> list[Span]:
+    """The sentences of ``text`` in its order, without white space and list marks around them."""
+    found: list[Span] = []
+    start = 0
+    for line in text.splitlines(keepends=True):
+        for span in _of_line(line.rstrip()):
+            found += _cut(text, span.start + start, span.end + start)
+        start += len(line)
+    return found
+
+
+def quoted(text: str) -> list[Span]:
+    """What stands inside of quotation marks, the outermost ones only."""
+    return [Span(span.start + 1, span.end - 1) for span in _wrapped(text) if text[span.start] in _QUOTES]
+
+
+def _of_line(line: str) -> Iterator[Span]:
+    bullet = _BULLET.match(line)
+    start = 0 if bullet is None else bullet.end()
+    wrapped = iter([*_wrapped(line), Span(len(line), len(line))])
+    inside = next(wrapped)
+    for end in _END.finditer(line, start):
+        while inside.end <= end.start() and inside.start < len(line):
+            inside = next(wrapped)
+        if inside.start < end.start() or not _ends(line, start, end):
+            continue
+        after = _AFTER.match(line, end.end())
+        stop = end.end() if after is None else after.end()
+        yield Span(start, stop)
+        start = stop
+    if start < len(line):
+        yield Span(start, len(line))
+
+
+def _ends(line: str, start: int, end: re.Match[str]) -> bool:
+    """Whether a sentence that began at ``start`` ends with this mark."""
+    mark, rest = end[0], line[end.end() : end.end() + 12]
+    if mark[0] not in ".…!?;":
+        return True
+    bare = rest.lstrip("\"”」』’')]）】")
+    if bare and bare[0].isascii() and not bare[0].isspace() and mark[0] != "…":
+        return False
+    if mark[0] in ".…" and bare.lstrip()[:1].islower() and (len(mark) > 1 or mark == "…"):
+        return False
+    if mark != ".":
+        return True
+    before = line[max(start, end.start() - 12) : end.start()]
+    if _ABBREVIATION.search(before) or (end.start() - start < 6 and _ITEM.match(line[start : end.start()])):
+        return False
+    return _SOFT_ABBREVIATION.search(before) is None or _BEGINNING.match(bare) is not None
+
+
+def _wrapped(line: str) -> list[Span]:
+    """Outermost pairs of brackets or quotation marks, marks included; a mark without a partner is none."""
+    found: list[Span] = []
+    open_marks: list[tuple[str, int]] = []
+    places: dict[str, int] = {}
+    for mark in _WRAP.finditer(line):
+        character = mark[0]
+        opener = character if character == '"' and places.get('"') else _CLOSERS.get(character)
+        if opener is None:
+            open_marks.append((character, mark.start()))
+            places[character] = places.get(character, 0) + 1
+        elif places.get(opener):
+            _close(found, open_marks, places, opener, mark.end())
+    return found
+
+
+def _close(
+    found: list[Span], open_marks: list[tuple[str, int]], places: dict[str, int], opener: str, end: int
+) -> None:
+    """Note the pair that ends here; what was opened inside of it and not closed is dropped."""
+    while True:
+        character, start = open_marks.pop()
+        places[character] -= 1
+        if character == opener:
+            break
+    while found and found[-1].start > start:
+        found.pop()
+    found.append(Span(start, end))
+
+
+def _cut(text: str, start: int, end: int) -> Iterator[Span]:
+    """The span, in pieces where it is too long, without white space around it."""
+    while end - start > MAX_SENTENCE:
+        soft = next(
+            (
+                place
+                for place in range(start + MAX_SENTENCE, start + MAX_SENTENCE // 2, -1)
+                if _SOFT.match(text[place - 1])
+            ),
+            start + MAX_SENTENCE,
+        )
+        yield from _trimmed(text, start, soft)
+        start = soft
+    yield from _trimmed(text, start, end)
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    end -= len(piece) - len(piece.rstrip())
+    if start < end:
+        yield Span(start, end)
