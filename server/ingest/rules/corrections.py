@@ -1,0 +1,179 @@
+"""Corrections: what holds no more, and what holds instead, in one sentence; both languages."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from server.ingest.rules.template import Template, first, template
+
+_OLD = r"(?P<old>[^,;.!?，。；]{1,60}?)"
+_STOP = (
+    r"(?=\s*(?:[,;.!?，。；]|$|(?:--|—|–| -)|\b(?:and|but|because|since|as|so|after|now"
+    r"|any ?more|any longer|instead|due to|when|for good|these days)\b))"
+)
+_PREPOSITION = r"(?:(?:in|at|for|on|to|with|from|as|of|by|the|a|an|my|our|any|into|about) ){0,2}"
+_WHO = r"\b(?:i|we|you|he|she|they|it|my \w+|our \w+)"
+_NOT = (
+    r"(?:don't|do not|doesn't|does not|didn't|can't|cannot|won't|m not|am not|are not|aren't"
+    r"|isn't|is not|re not|not)"
+)
+_REPLACED_BY = r"(?:and|,|;|:|—|–|-|i|we|but)"
+
+ENGLISH: tuple[Template, ...] = (
+    template(
+        "en.correction.switched",
+        "FACT",
+        rf"\b(?:switch(?:ed|ing)|chang(?:ed|ing)|mov(?:ed|ing)|migrat(?:ed|ing)|convert(?:ed|ing)"
+        rf"|transition(?:ed|ing)|went|upgraded"
+        rf"|relocated) (?:\w+ )?(?:\w+ )?from {_PREPOSITION}{_OLD} (?:over )?(?:in)?to \w",
+    ),
+    template(
+        "en.correction.replaced",
+        "FACT",
+        rf"\b(?:i|we)(?:'ve| have)?(?: just| finally| recently)? (?:replaced|swapped|ditched"
+        rf"|dropped|traded|exchanged|abandoned) {_PREPOSITION}{_OLD} (?:with|for|by|in favou?r of"
+        rf"|and)\b",
+    ),
+    template(
+        "en.correction.no_longer",
+        "FACT",
+        rf"\bno longer (?:(?:really|want to|have to|be) )?(?:\w+ {_PREPOSITION}){_OLD}{_STOP}",
+        r"\b(?:what|that|which|you|who) no longer\b",
+    ),
+    template(
+        "en.correction.any_more",
+        "FACT",
+        rf"\b(?:i|we|my \w+|our \w+)(?: \w+)?(?: |'){_NOT} (?:(?:really|even|want to"
+        rf"|have to) )?(?:\w+ {_PREPOSITION}){_OLD} any ?(?:more|longer)\b",
+    ),
+    template(
+        "en.correction.not_any_more",
+        "FACT",
+        r"^(?:actually[, ]+)?not (?P<old>[^,;.!?]{1,60}?) any ?(?:more|longer)\b",
+    ),
+    template(
+        "en.correction.stopped",
+        "FACT",
+        rf"\b(?:i|we)(?:'ve| have)?(?: just| finally| recently| already)? (?:stopped|quit|gave up"
+        rf"|given up|cut out|no more) (?:using |eating |drinking |taking |playing |going to "
+        rf"|working (?:at|for) )?{_PREPOSITION}{_OLD}{_STOP}",
+        r"\bquit (?:in|on|for|last|my)\b|\bstopped (?:by|for|at|in|to|and)\b",
+    ),
+    template(
+        "en.correction.used_to",
+        "FACT",
+        r"\bi used to \w+(?: (?:in|at|for|on|to|with|the"
+        r"|a) ?){0,6}(?P<old>[^,;.!?]{0,60}?),? but\b.{0,40}\b(?:now|quit|stopped|no longer|don't"
+        r"|anymore|these days|switched|gave up)\b",
+    ),
+    template(
+        "en.correction.not_but",
+        "FACT",
+        r"^(?:actually|correction|no|sorry|in fact|wait|oops|it turns out)\b.{0,80}?(?:\bnot"
+        r"|n't) (?:\w+ )?(?:on |in |at |from |to |the "
+        r"|an? )?(?P<old>[^,;.!?]{1,60}?),? but (?:rather )?(?:on |in |at |from |to |the |an? )?\w",
+    ),
+    template(
+        "en.correction.not_here_but",
+        "FACT",
+        r"(?:\bnot|n't) (?:on|in|at|from|to) (?P<old>[^,;.!?]{1,60}?),? but (?:rather )?(?:on|in"
+        r"|at|from|to) \w",
+    ),
+    template(
+        "en.correction.not_its",
+        "FACT",
+        rf"\b(?:it|that|he|she|they|name|this)(?:'s| is| was|'re| are)? ?(?:not|isn't|wasn't"
+        rf"|aren't) (?!just\b|only\b|about\b|easy\b|always\b|like\b|so\b|that\b|too\b|really\b"
+        rf"|bad\b){_PREPOSITION}(?P<old>[^,;.!?]{{1,60}}?)(?: (?:i|we"
+        rf"|that) [^,;.!?]{{1,40}}?)?[,;] ?(?:it|that|he|she|they)(?:'s| is| was|'re| are) ",
+    ),
+    template(
+        "en.correction.meant",
+        "FACT",
+        r"^(?:sorry|correction|actually|no|oops|wait)[,:]? .{0,80}?, not (?:in |on |at |the "
+        r"|an? )?(?P<old>[^,;.!?]{1,60}?)\W*$"
+        r"|\bi meant .{1,60},? not (?P<meant>[^,;.!?]{1,60}?)\W*$",
+    ),
+)
+
+_ZH_END = r"(?=[，,。；;！!\s]|$|因为|由于|而是|改|换|现在|啦)"
+_ZH_OLD = r"(?P<old>[^，,。；;！!？?]{1,30}?)"
+_ZH_VERB = (
+    r"(?:使用|喜欢|上班|居住|用|住在?|在|喝|吃|抽|去|做|学|玩|看|爱|打|骑|开|养|上|当|是|写"
+    r"|买|听|戴|坐|穿|信|订|跟|练|叫|追)"
+)
+_INTO = (
+    r"(?:换|改|转|搬|跳槽|切换|变|迁移|升级|调)(?:成|到|为|用|喝|吃|去|回|学|做|了|至|岗|来"
+    r"|住|坐|骑|看){0,6}"
+)
+
+CHINESE: tuple[Template, ...] = (
+    template(
+        "zh.correction.from",
+        "FACT",
+        rf"(?:从|由){_ZH_OLD}(?:那边|这边)?{_INTO}",
+        r"从(?:来|小|现在起|今以后|此)",
+    ),
+    template(
+        "zh.correction.take",
+        "FACT",
+        rf"把(?:原来的|旧的?)?{_ZH_OLD}(?:都|全|也)?(?:换|改|替换|更换)(?:成|为|掉|到)",
+    ),
+    template(
+        "zh.correction.not_but",
+        "FACT",
+        rf"(?<![是要还])不是(?!说|很|因为|所有|为了|我说){_ZH_OLD}[，,；;]?\s?(?:而是|是|应该是"
+        rf"|改成)(?!不是|吗)",
+        r"不是.{1,30}就是",
+    ),
+    template(
+        "zh.correction.no_more",
+        "FACT",
+        rf"(?:不再|再也不|再不|没再|已经不|早就?不|现在不|不)(?:会|想|能|去"
+        rf"|继续)?{_ZH_VERB}{_ZH_OLD}(?:工作|上班|上学|读书|生活)?(?:了|啦){_ZH_END}",
+        r"不是|不在乎|受不了|用不了",
+    ),
+    template(
+        "zh.correction.not_any_longer", "FACT", rf"(?:不再|再也不){_ZH_VERB}{_ZH_OLD}(?:了|啦)?{_ZH_END}"
+    ),
+    template(
+        "zh.correction.gave_up",
+        "FACT",
+        rf"(?:我们?|已经|现在|刚|都)(?:放弃|弃用|卸载|戒|戒掉|停用|停止使用|退订|卖掉"
+        rf"|取消)(?:掉)?了{_ZH_OLD}{_ZH_END}",
+        r"取消了(?:会议|约)",
+    ),
+    template(
+        "zh.correction.before",
+        "FACT",
+        rf"(?:以前|之前|原来|过去|曾经|原本|本来)(?:我|我们)?(?:很|最|都|总是?|常|一直|经常)?(?:爱"
+        rf"|喜欢)?(?:是)?{_ZH_VERB}?{_ZH_OLD}[，,；;](?:但|但是|不过|可是|后来)?(?:我"
+        rf"|我们)?(?:现在|如今|目前)(?:我|我们)?(?:已经|都|也)?(?:不|改|换|转|戒|搬|却|是|在|用)",
+    ),
+)
+_NOUN = re.compile(r"^(?:the |a |an |my |our |using |in |at |on |我的|那个|这个|了)")
+_PREFERRED = re.compile(r"\b(?:prefer|love|like|enjoy|hate|favou?rite)\b|喜欢|爱吃|爱喝|讨厌|偏好|最爱")
+
+
+class Correction(NamedTuple):
+    """What a sentence corrects: ``old`` is the span of what holds no more in the text, empty if unnamed."""
+
+    name: str
+    category: str
+    old: tuple[int, int]
+
+
+def correction(seen: str) -> Correction | None:
+    """The correction that a sentence, as ``read`` gives it, makes; None where it makes none."""
+    found = first(ENGLISH, seen) or first(CHINESE, seen)
+    if found is None:
+        return None
+    one, match = found
+    named = match.groupdict()
+    group = "meant" if named.get("meant") else "old"
+    start, end = match.span(group)
+    while (prefix := _NOUN.match(seen[start:end])) is not None:
+        start += prefix.end()
+    end -= len(seen[start:end]) - len(seen[start:end].rstrip())
+    return Correction(one.name, "PREFERENCE" if _PREFERRED.search(seen) else one.category, (start, end))
