@@ -193,9 +193,9 @@ class Dialogues:
         self._loaders = importlib.import_module("loaders")
         self.data = self._loaders.load(name)
         self.answers = self._answers() if name == "locomo" else {}
-        began = time.perf_counter()
+        began = time.process_time()
         self.facts = {user: extract(said) for user, said in self._said()}
-        self.seconds = time.perf_counter() - began
+        self.seconds = time.process_time() - began
         self._kept: dict[tuple[str, str], list[str]] = {}
         for user, found in self.facts.items():
             ids = [item.evidence_id for item in self.data.items if item.user_id == user]
@@ -281,7 +281,9 @@ def main() -> None:
     report(chosen.wrong, chosen.split)
     if not chosen.evals:
         return
-    print("\n| dialogues | n | facts each | turns kept | gold turns kept | with the answer | messages/s |")
+    print(
+        "\n| dialogues | n | facts each | turns kept | gold turns kept | with the answer | messages/CPU s |"
+    )
     print("|---" * 7 + "|")
     for name in chosen.data:
         dialogues = Dialogues(Path(chosen.evals), name)

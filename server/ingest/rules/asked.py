@@ -16,6 +16,20 @@ ENGLISH: tuple[Template, ...] = (
         when=When.AHEAD,
     ),
     template(
+        "en.task.together",
+        "TASK",
+        r"^let's (?:meet|have|go|do|plan|talk|catch up|get)\b|^(?:please )?don't forget to \w",
+        when=When.AHEAD_NAMED,
+    ),
+    template(
+        "en.name.call",
+        "FACT",
+        r"\bcall me (?!when|if|back|at|on|later|tomorrow|crazy|in|after|before|tonight|today|asap"
+        r"|now|by|this|next)\w",
+        r"\b(?:don't|do not|never|stop|not) call|\b(?:they|everyone|everybody|people|friends|he"
+        r"|she) (?:\w+ )?calls? me",
+    ),
+    template(
         "en.task.note",
         "TASK",
         r"^(?:to-?do|to do|tasks?|reminder|note to self)\s?[:\-–—]|^\[ ?\] ",
@@ -45,7 +59,8 @@ CHINESE: tuple[Template, ...] = (
     template(
         "zh.preference.manner",
         "PREFERENCE",
-        rf"{_ZH_MANNER}[，,]?(?:请|都|你|要|别|不要|就|请你){{0,6}}(?:用|回答|回复|叫|称呼|说|输出|写|给"
+        rf"{_ZH_MANNER}[，,]?(?:请|都|你|要|别|不要|就|请你){{0,6}}(?:用|回答|回复|叫|称呼|说|输出"
+        rf"|写|给"
         rf"|保持|不要|别)|^(?:永远)?(?:别|不要)再?(?:叫|用|给|跟)我?.*(?:回答|回复|称呼)",
     ),
 )

@@ -80,6 +80,17 @@ PERSONAL: tuple[Template, ...] = (
         _VAGUE,
     ),
     template(
+        "zh.event.coming",
+        "EVENT",
+        rf"{_MY}.{{0,12}}(?:过生日|生日|结婚|开学|毕业|出院|手术|来|到|回|搬|考|比赛|演出|入学|满"
+        rf"|出生)",
+        r"(?:昨|前天|上+个?(?:周|月)|去年|了[。！!]*$)",
+        When.AHEAD_NAMED,
+    ),
+    template(
+        "zh.task.moved", "TASK", r"(?:改|推迟|提前|延期?|调整?|挪|定)(?:到|至|在)", when=When.AHEAD_NAMED
+    ),
+    template(
         "zh.self.born",
         "FACT",
         rf"(?:{_I}|{_MY}|^).{{0,16}}(?:出生于|出生在|生于|出生|长大|的?生日|毕业于)|{_I}(?:是"
@@ -122,7 +133,7 @@ PERSONAL: tuple[Template, ...] = (
         "zh.task.dated",
         "TASK",
         r"(?:有|要|得|去|飞|交|出发|开会|面试|考试|体检|约|开始|举行|办|参加|截止|到期|搬|回|见"
-        r"|过生日|婚礼|聚会|看)",
+        r"|过生日|婚礼|聚会|看|结婚|旅行|旅游|出差|搬家|开学|毕业|入职|手术|上班|休假|放假)",
         r"(?:昨|前天|上+个?(?:周|月)|去年)|了[。！!]*$|今天.{0,4}(?:有|去|是)|^(?:你|您)",
         When.AHEAD_NAMED,
     ),
@@ -131,7 +142,7 @@ PERSONAL: tuple[Template, ...] = (
         "EVENT",
         rf"(?:{_I}|{_MY})[^，,]{{0,20}}?{_ACT}[^，,]{{0,24}}?{_DONE}|{_I}{_ADVERB}(?:看到|遇到"
         rf"|遇见|碰到|收到|买到|学到)(?!你)|^(?:看到|遇到|买|去|参加|收到|吃)[^，,]{{0,3}}(?:了|过)",
-        rf"{_NO_TALK}|(?:太|最)[^，,]{{0,6}}了[。！!]*$",
+        rf"没(?:有)?[^，,]{{0,6}}过|{_NO_TALK}|(?:太|最)[^，,]{{0,6}}了[。！!]*$",
         When.BEHIND,
     ),
     template(
@@ -182,12 +193,25 @@ PERSONAL: tuple[Template, ...] = (
         rf"|好)",
         _NO_TALK,
     ),
+    template(
+        "zh.self.habit",
+        "FACT",
+        rf"{_I}(?:每[天周晚年月]|经常|常常|通常|一般|周末|总是|偶尔|可以[吃喝用说]"
+        rf"|能[吃喝用说])[^，,]{{2}}",
+        rf"{_I}{_ADVERB}{_WEAK}",
+    ),
+    template(
+        "zh.event.dated",
+        "EVENT",
+        r"^(?:我们?)?(?:昨[天晚日]|前天|上+个?(?:周|月|星期|礼拜)|去年|前年|今早)",
+        when=When.BEHIND_NAMED,
+    ),
     template("zh.self.thing", "FACT", rf"{_I}[^，,你]{{1,10}}的(?:是|有|电影|书|地方|方法)"),
     template(
         "zh.event.any",
         "EVENT",
         rf"{_I}.{{1,24}}(?:{_DONE})",
-        rf"{_NO_TALK}|{_I}{_ADVERB}{_WEAK}|(?:太|最)[^，,]{{0,6}}了[。！!]*$",
+        rf"没(?:有)?.{{0,6}}过|{_NO_TALK}|{_I}{_ADVERB}{_WEAK}|(?:太|最)[^，,]{{0,6}}了[。！!]*$",
         When.BEHIND,
     ),
 )

@@ -22,7 +22,9 @@ _NOW = re.compile(
     r"(?:(?:i|we)(?:'m| am|'ve| have)? (?:now|use|switched|moved)\b|now\b|instead\b"
     r"|(?:我|我们)?(?:现在|改|换|如今))"
 )
-_ENDED = re.compile(r"\bno longer\b|\bany ?(?:more|longer)\b|\bstopped\b|不再|再也不|不.{1,30}了")
+_ENDED = re.compile(
+    r"\bno longer\b|\bany ?(?:more|longer)\b|\bstopped\b|\bused to\b|以前|不再|再也不|不.{1,30}了"
+)
 _CLAUSE = re.compile(
     r"(?:[,;] (?:and |but )?|,? and |,? but )(?=(?:i|we|my|our|please)\b)"
     r"|(?: - | – | — |—)(?=(?:i|we)\b)"

@@ -48,6 +48,24 @@ ENGLISH: tuple[Template, ...] = (
         rf"|have to) )?(?:\w+ {_PREPOSITION}){_OLD} any ?(?:more|longer)\b",
     ),
     template(
+        "en.correction.not_such_any_more",
+        "FACT",
+        r"\b(?:i|we|my \w+|our \w+)(?:'m not| am not|'re not| are not| aren't| is not| isn't|'s not)"
+        rf" {_PREPOSITION}{_OLD} any ?(?:more|longer)\b",
+    ),
+    template(
+        "en.correction.name",
+        "FACT",
+        r"\b(?:name(?:'s| is)|spelled|spelt|called|i'm|i am|it's|it is|that's"
+        r"|that is) [^,]{1,40}, not (?P<old>[^,;.!?]{1,40})\W*$",
+    ),
+    template(
+        "en.correction.call",
+        "FACT",
+        r"\b(?:don't|do not|stop) call(?:ing)? me (?P<old>[^,;.!?]{1,40}?)(?: any ?more)?[,;.]? (?"
+        r":but )?(?:call|it's|i'm|use)\b",
+    ),
+    template(
         "en.correction.not_any_more",
         "FACT",
         r"^(?:actually[, ]+)?not (?P<old>[^,;.!?]{1,60}?) any ?(?:more|longer)\b",
@@ -64,8 +82,10 @@ ENGLISH: tuple[Template, ...] = (
         "en.correction.used_to",
         "FACT",
         r"\bi used to \w+(?: (?:in|at|for|on|to|with|the"
-        r"|a) ?){0,6}(?P<old>[^,;.!?]{0,60}?),? but\b.{0,40}\b(?:now|quit|stopped|no longer|don't"
-        r"|anymore|these days|switched|gave up)\b",
+        r"|a) ?){0,6}(?P<old>[^,;.!?]{0,60}?)"
+        r"(?:,? but\b.{0,40}\b(?:now|quit|stopped|no longer|don't|anymore|these days|switched"
+        r"|gave up)\b"
+        r"|[.,;!] (?:but )?(?:now|these days)\b)",
     ),
     template(
         "en.correction.not_but",
@@ -145,10 +165,21 @@ CHINESE: tuple[Template, ...] = (
         r"取消了(?:会议|约)",
     ),
     template(
+        "zh.correction.quit",
+        "FACT",
+        rf"(?:我们?|已经|终于|刚|把)戒(?:掉)?(?![了指备])(?P<old>[^，,。；了]{{1,6}})了{_ZH_END}"
+        rf"|把(?P<quit>[^，,。；]{{1,6}})戒(?:掉)?了",
+    ),
+    template(
+        "zh.correction.call",
+        "FACT",
+        r"(?:别|不要)再?[叫喊](?:我)?(?P<old>[^，,。；]{1,12}?)了?[，,；;]?(?:请)?[叫喊]我",
+    ),
+    template(
         "zh.correction.before",
         "FACT",
         rf"(?:以前|之前|原来|过去|曾经|原本|本来)(?:我|我们)?(?:很|最|都|总是?|常|一直|经常)?(?:爱"
-        rf"|喜欢)?(?:是)?{_ZH_VERB}?{_ZH_OLD}[，,；;](?:但|但是|不过|可是|后来)?(?:我"
+        rf"|喜欢)?(?:是)?{_ZH_VERB}?{_ZH_OLD}[，,；;。](?:但|但是|不过|可是|后来)?(?:我"
         rf"|我们)?(?:现在|如今|目前)(?:我|我们)?(?:已经|都|也)?(?:不|改|换|转|戒|搬|却|是|在|用)",
     ),
 )
@@ -171,7 +202,7 @@ def correction(seen: str) -> Correction | None:
         return None
     one, match = found
     named = match.groupdict()
-    group = "meant" if named.get("meant") else "old"
+    group = next((other for other in ("meant", "quit") if named.get(other)), "old")
     start, end = match.span(group)
     while (prefix := _NOUN.match(seen[start:end])) is not None:
         start += prefix.end()

@@ -114,7 +114,8 @@ _COURTESY = (
     r"|need|want|got|ought|should|must|can)\b"
 )
 _PLAN = (
-    r"(?: (?:also|really|still|just|probably|definitely|always|do|now|both|finally|soon|first)){0,6}"
+    r"(?: (?:also|really|still|just|probably|definitely|always|do|now|both|finally|soon"
+    r"|first)){0,6}"
     r"(?: (?:need|have|ought|got|plan|intend|aim|want|hope|mean|wish|decided) to|'ve got to"
     r"|'m going to"
     r"|'re going to| am going to| are going to|'m gonna|'re gonna| gotta| must| have got to"
@@ -166,7 +167,7 @@ PERSONAL: tuple[Template, ...] = (
         rf"|junkie)\b",
         r"\b(?:into|of|in) (?:it|that|this)\W*$|\binterested in (?:hearing|knowing)",
     ),
-    template("en.preference.like", "PREFERENCE", rf"{_I}{_ADVERB} {_LIKE}\b", _NOT_LIKED),
+    template("en.preference.like", "PREFERENCE", rf"{_I}{_ADVERB} {_LIKE} \S", _NOT_LIKED),
     template(
         "en.preference.liked",
         "PREFERENCE",
@@ -174,6 +175,39 @@ PERSONAL: tuple[Template, ...] = (
         rf"\b(?:loved|liked|enjoyed|hated|preferred|adored) {_VAGUE}\W*$",
     ),
     template("en.preference.kin", "PREFERENCE", rf"{_MY} (?:really |also |just |absolutely )?{_LIKES}\b"),
+    template(
+        "en.preference.mixed",
+        "PREFERENCE",
+        rf"(?:\b(?:my|our) \S+|\bmy \S+ \S+) {_LIKES}\b|我们? ?(?:really |also )?{_LIKE}\b",
+    ),
+    template(
+        "en.preference.want",
+        "PREFERENCE",
+        r"\b(?:i|we)(?: (?:really|just|also|always|don't|only|do)){0,6} want (?!to\b|you|your"
+        r"|it\b|that\b|this\b|some (?:help|advice))\w",
+    ),
+    template(
+        "en.task.need",
+        "TASK",
+        r"\b(?:i|we)(?: (?:really|just|also|still)){0,6} need (?!to\b|you|your|it\b|that\b|this\b"
+        r"|help|some (?:help|advice)|them|more|all)\w",
+        when=When.AHEAD,
+    ),
+    template(
+        "en.event.coming",
+        "EVENT",
+        rf"{_MY}(?:'s|'ll)? (?:is|are|will|starts?|leaves?|arrives?|comes?|turns?|gets?|graduates?"
+        rf"|has|have)\b",
+        r"\b(?:since|was|were|deadline|need|have to|has to)\b",
+        When.AHEAD_NAMED,
+    ),
+    template(
+        "en.task.moved",
+        "TASK",
+        r"\b(?:moved|postponed|rescheduled|pushed|brought forward|delayed|changed"
+        r"|shifted) (?:back |forward )?(?:to|until|till)\b",
+        when=When.AHEAD_NAMED,
+    ),
     template(
         "en.self.born",
         "FACT",
@@ -231,9 +265,11 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.event.dated",
         "EVENT",
-        rf"{_I}{_ADVERB} (?:\w+ed|{_PAST}|was|were|had)\b|\b(?:my|our|the|it|he|she|they"
+        rf"^(?:yesterday|last (?:night|week\w*|month|year|\w+day))\b|{_I}{_ADVERB} (?:\w+ed"
+        rf"|{_PAST}|was|were|had)\b|\b(?:my|our|the|it|he|she|they"
         rf"|we) (?:\w+ ){{0,3}}(?:was|were|had|{_PAST})\b",
-        when=When.BEHIND_NAMED,
+        rf"\bsince (?:19|20)\d\d\b|(?:'ve| have){_ADVERB} {_STATE}\b|\bi wish\b",
+        When.BEHIND_NAMED,
     ),
     template(
         "en.event.had",
@@ -262,7 +298,9 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.self.me",
         "FACT",
-        r"\b(?:to|for|with|of|makes?|made|helps?|helped|helping|lets?|gives?|gave|given|allow(?:s"
+        r"\b(?:said|says|advised|recommended|told (?:me|us))(?: that)? (?:i|we) (?:should|must"
+        r"|have to|need to|can't|cannot|can)\b"
+        r"|\b(?:to|for|with|of|makes?|made|helps?|helped|helping|lets?|gives?|gave|given|allow(?:s"
         r"|ed)|inspire[sd]?|reminds?|reminded|keeps?|kept|taught|teaches|brings?|brought|got|had"
         r"|tells?|told|shows?|showed|\w{3,}ed) (?:me|us)\b(?:.{12}|(?<=.{16}))"
         r"|\w.{12}\b(?:important|special|dear|hard|easy|tough|new|huge|good|big) (?:to|for) (?:me|us)\b",
@@ -280,7 +318,7 @@ PERSONAL: tuple[Template, ...] = (
         "en.self.not",
         "FACT",
         rf"\b(?:i|we)(?: (?:really|usually|also|still|just)){{0,6}} (?:don't|do not|never|can't|cannot"
-        rf"|can not|won't|haven't|have never|didn't"
+        rf"|can not|won't|will never|haven't|have never|didn't"
         rf"|couldn't|hardly|rarely|'ve never|no longer)(?: (?:really|ever|usually|even|actually"
         rf"|yet|want to)){{0,6}} (?!{_MENTAL}\b)\w{{2,}} ?\w",
         r"\bcan(?:'t|not) (?:wait|believe|agree|help|say|tell|imagine|decide|think|complain|see"
@@ -290,7 +328,7 @@ PERSONAL: tuple[Template, ...] = (
         "en.self.do",
         "FACT",
         rf"\b(?:i|we)(?:'ve been)?{_ADVERB} (?!{_MENTAL}\b)[a-z]{{2,}} \S",
-        r"\b(?:i|we) love|\blike (?:that|it|this)\W*$",
+        rf"\b(?:love|like|hate|enjoy)d? {_VAGUE}\W*$|\bhave an? (?:idea|question|feeling|look)\b",
     ),
     template(
         "en.self.have",
@@ -298,8 +336,12 @@ PERSONAL: tuple[Template, ...] = (
         r"\b(?:i|we)(?:'ve got|'ve had| have got| have| had| do have)(?: (?:also|always|only"
         r"|never|just|been)){0,6} (?:an?|the|two|three|four|five|six|many|several|some|no|any|my|our"
         r"|\d+|been|\w+ \w+)\b"
-        r"|\bi can (?:speak|play|cook|drive|swim|only|ride|sing|dance|read)\b|\bmine is\b|\bused to \w+",
-        r"\bhave (?:a (?:question|nice|good|great|look|idea|feeling|point)|no (?:idea|clue"
+        r"|\bi can (?:eat|drink|speak|play|cook|drive|swim|only|ride|sing|dance|read)\b"
+        r"|\bmine is\b|\bused to \w+"
+        r"|\bi (?:believe in|belong to)\b|^(?!who|what|this|that|it)[\w' ]{1,30} (?:is|are|was"
+        r"|were) (?:my|our) \w"
+        r"|^\w+(?: \w+){0,4} (?:is|are) (?:called|named) \w",
+        r"\bhave (?:an? (?:question|nice|good|great|look|idea|feeling|point)|no (?:idea|clue"
         r"|problem|question)|to say|you (?:\w+ )?)"
         r"|\bhave some questions\b|\bhave one more question\b",
     ),

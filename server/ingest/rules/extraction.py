@@ -31,13 +31,15 @@ _APART = frozenset({"task", "correction", "name"})
 _HAN = re.compile("[\u3400-\u9fff]")
 _LATIN = re.compile("[a-z]{2}")
 _NEGATED = re.compile(r"\b(?:not|never|no|nothing|nobody|without|cannot)\b|n't\b|[不没未别无]")
+_ASKING = re.compile(r"(?:，?(?:好吗|可以吗|行吗)|吗|, please|, okay|, ok)?\s?[?？]+\s*$")
 _KEPT = ("en.remember.asked", "zh.remember.asked")
 _REMEMBER = re.compile(
     r"(?:please |also |and |just |can you |could you ){0,4}"
     r"(?:(?:remember|note|keep in mind|make a note|bear in mind|don't forget)(?: that |: ?"
     r"| this: ?|,? (?=(?:my|our|i|we)\b))"
     r"|(?:fyi|for the record)[:,]? )"
-    r"|(?P<zh>(?:请|帮我|你要|你|麻烦){0,3}(?:记住|记一下|记下来?|备注一下|记着)[:：，, ]{0,2})"
+    r"|(?P<zh>(?:请|帮我|你要|你|麻烦|能不能|能|可以){0,4}(?:记住|记一下|记下来?|备注一下"
+    r"|记着)[:：，, ]{0,2})"
 )
 
 
@@ -65,6 +67,24 @@ def extract(messages: Sequence[Said]) -> list[Fact]:
     return [fact for index, said in enumerate(messages) for fact in _of_message(index, said)]
 
 
+def undecided(messages: Sequence[Said]) -> list[int]:
+    """Indexes of people's messages without a fact that say something which no rule knows: a model might."""
+    without = set(range(len(messages))) - {fact.message for fact in extract(messages)}
+    return [index for index in sorted(without) if _is_undecided(messages[index])]
+
+
+def _is_undecided(said: Said) -> bool:
+    if said.role.lower() in (*UNREAD_ROLES, ASSISTANT):
+        return False
+    text, today = clean(said.text), day_of(said.at)
+    for span in sentences(text):
+        seen = read(text[span.start : span.end])
+        seen = seen[without_lead(seen) :]
+        if any(_verdict(seen[part.start : part.end], today) is None for part in _telling(seen, today)):
+            return True
+    return False
+
+
 def _of_message(index: int, said: Said) -> Iterator[Fact]:
     if said.role.lower() in UNREAD_ROLES:
         return
@@ -80,7 +100,8 @@ def _told(text: str, by_assistant: bool, today: date) -> list[_Finding]:
     for span in joined(text, sentences(text)):
         sentence = text[span.start : span.end]
         findings = _findings(sentence, by_assistant, today)
-        if told and told[-1].span.end == before and _goes_with(told[-1].span, span, sentence, findings):
+        is_next = bool(told) and told[-1].span.end == before and "\n" not in text[before : span.start]
+        if is_next and _goes_with(told[-1].span, span, sentence, findings):
             told[-1] = _extended(told[-1], span.end)
         else:
             told += [_moved(finding, span.start) for finding in findings]
@@ -127,19 +148,26 @@ def _findings(sentence: str, by_assistant: bool, today: date) -> list[_Finding]:
             None if asks(seen) else _decided(_speaking(seen, promises.ENGLISH, promises.CHINESE), seen, today)
         )
         return [] if found is None else [_moved(found, start)]
-    parts = clauses(seen)
-    while parts and asks(seen[parts[-1].start : parts[-1].end]) and not _is_kept(seen[parts[-1].start :]):
-        last = parts.pop()
-        if asks_back(seen[last.start : last.end]):
-            return []
-    if not parts or supposes(seen):
+    parts = _telling(seen, today)
+    if not parts:
         return []
-    seen = seen[: parts[-1].end]
-    corrected = _corrected(sentence, start, seen)
+    corrected = _corrected(sentence, start, seen[: parts[-1].end])
     if corrected is not None:
         return [corrected]
     verdicts = [(part, _verdict(seen[part.start : part.end], today)) for part in parts]
     return [_moved(finding, start) for finding in _grouped(verdicts)]
+
+
+def _telling(seen: str, today: date) -> list[Span]:
+    """The clauses of a sentence without the questions at its end; none where the whole is only asked."""
+    parts = clauses(seen)
+    while (
+        parts and asks(seen[parts[-1].start : parts[-1].end]) and not _is_kept(seen[parts[-1].start :], today)
+    ):
+        last = parts.pop()
+        if asks_back(seen[last.start : last.end]):
+            return []
+    return [] if supposes(seen) else parts
 
 
 def _moved(finding: _Finding, by: int) -> _Finding:
@@ -171,11 +199,11 @@ def _days(when: When, seen: str, today: date) -> Days | None:
     return days_ahead(seen, today) if when.is_ahead else days_behind(seen, today)
 
 
-def _is_kept(seen: str) -> bool:
+def _is_kept(seen: str, today: date) -> bool:
     """Whether it asks the assistant to keep something in mind."""
-    return (
-        requests(seen) and _decided(_speaking(seen, asked.ENGLISH, asked.CHINESE), seen, date.max) is not None
-    )
+    if _REMEMBER.match(seen) is not None:
+        return True
+    return requests(seen) and _decided(_speaking(seen, asked.ENGLISH, asked.CHINESE), seen, today) is not None
 
 
 def _corrected(sentence: str, start: int, seen: str) -> _Finding | None:
@@ -191,8 +219,8 @@ def _verdict(seen: str, today: date) -> _Finding | None:
     told = _decided(_speaking(seen, asked.ENGLISH, asked.CHINESE), seen, today)
     if told is not None:
         return told
-    if (kept := _REMEMBER.match(seen)) is not None and kept.end() < len(seen):
-        return _Finding(Span(kept.end(), len(seen)), _KEPT[kept["zh"] is not None], "FACT")
+    if (kept := _REMEMBER.match(seen)) is not None and not is_small(seen[kept.end() :]):
+        return _Finding(Span(kept.end(), len(_ASKING.sub("", seen))), _KEPT[kept["zh"] is not None], "FACT")
     if asks(seen) or is_small(seen) or supposes(seen):
         return _REFUSED
     named = _decided(_speaking(seen, names.ENGLISH, names.CHINESE), seen, today)
@@ -219,7 +247,8 @@ def _grouped(verdicts: Sequence[tuple[Span, _Finding | None]]) -> list[_Finding]
             found[-1] = _extended(found[-1], part.end)
         else:
             start = part.start + verdict.span.start if unknown is None else unknown
-            found.append(replace(verdict, span=Span(start, part.end)))
+            end = part.start + verdict.span.end
+            found.append(replace(verdict, span=Span(start, end)))
             is_open, unknown = True, None
     return found
 

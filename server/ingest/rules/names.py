@@ -12,9 +12,7 @@ ENGLISH: tuple[Template, ...] = (
         "FACT",
         r"\b(?:my|our) (?:\w+ )?(?:name|nickname|surname)(?:'s| is| was)\b"
         r"|\b(?:people|everyone|everybody|friends|they|colleagues|family) (?:all )?calls? me\b"
-        r"|\bi go by\b"
-        r"|^(?:just |you can |please ){0,6}call me \w",
-        r"\bcall me (?:when|if|back|at|on|later|tomorrow|crazy)\b",
+        r"|\bi go by\b",
     ),
 )
 

@@ -36,7 +36,7 @@ _TAG = re.compile(
 )
 """It asks whether what was said before it is so."""
 _SUPPOSES = re.compile(
-    r"^(?:and |but |so )?(?:if|unless|suppose|imagine|let's say|what if|whether)\b|^(?:如果"
+    r"^(?:and |but |so )?(?:if|unless|suppose|imagine|let's say|what if|whether|i wish)\b|^(?:如果"
     r"|假如|要是|假设|倘若|万一|若是|只要)"
 )
 _EN_REQUEST = re.compile(
