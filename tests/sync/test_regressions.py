@@ -126,6 +126,15 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("update", {"device": "phone", "slot": 2, "value": ("tags.b", None)}),
     ],
     "a tag is taken off that others gave a memory whose create waits here again": [
+        ("add", {"device": "phone", "slot": 2, "level": SHARED, "scope": "work"}),
+        ("save_file", {"device": "phone"}),
+        ("sync", {"device": "phone"}),
+        ("roll_back", {"device": "phone"}),
+        ("web_update", {"slot": 2, "value": ("tags.b", True)}),
+        ("watch", {"device": "phone", "writes": 1}),
+        ("update", {"device": "phone", "slot": 2, "value": ("tags.b", None)}),
+    ],
+    "a tag is taken off of a memory that is here twice, from the server and as a create that waits": [
         ("add", {"device": "phone", "slot": 2, "level": PrivacyLevel.LOCAL_ONLY, "scope": "work"}),
         ("update", {"device": "phone", "slot": 2, "value": ("tags.b", True), "other": ("privacy_level", 2)}),
         ("save_file", {"device": "phone"}),
