@@ -168,7 +168,7 @@ def report(wrong: bool, split: str) -> None:
     judged = [one for one in judge(labels()) if split in ("", one.label.split)]
     print("| sentences | n | precision | recall | category | family | replaced term | days |")
     print("|---" * 8 + "|")
-    for name in ("seen", "held"):
+    for name in ("seen", "held", "fresh"):
         for language in ("en", "zh", ""):
             chosen = [
                 one for one in judged if one.label.split == name and language in ("", one.label.language)
@@ -273,7 +273,7 @@ def main() -> None:
     parser.add_argument(
         "--wrong", action="store_true", help="also print the sentences that are judged wrongly"
     )
-    parser.add_argument("--split", default="", help="only this split: seen or held")
+    parser.add_argument("--split", default="", help="only this split: seen, held or fresh")
     parser.add_argument(
         "--lost", type=int, default=0, help="also print so many gold turns of which nothing is kept"
     )
