@@ -116,8 +116,11 @@ class Columns:
             self._grow(max(16, 2 * size))
         self.size = max(self.size, size)
 
-    def put(self, slot: int, memory: Memory, commit_stamp: CommitStamp, successor_slot: int) -> None:
-        """Take a row; ``successor_slot`` is where the memory that replaced it is, -1 where it is nowhere."""
+    def put(
+        self, slot: int, memory: Memory, subject: str, commit_stamp: CommitStamp, successor_slot: int
+    ) -> None:
+        """Take a row of this subject; ``successor_slot`` is where the memory that replaced it is, -1 where it
+        is nowhere."""
         self.reserve(slot + 1)
         self._forget(slot)
         self._alive[slot] = True
@@ -125,7 +128,7 @@ class Columns:
         self._restricted += _is_restricted(memory)
         for name in _PLAIN:
             self._arrays[name][slot] = self._names[name].number(getattr(memory, name))
-        self._arrays["subject"][slot] = self._names["subject"].number(memory.subject.key)
+        self._arrays["subject"][slot] = self._names["subject"].number(subject)
         shared = memory.privacy_level is PrivacyLevel.SHARED
         owner = _SHARED if shared else self._names["owner"].number(memory.owner_client_id)
         self._arrays["owner"][slot] = owner

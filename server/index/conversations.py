@@ -42,19 +42,20 @@ class Conversations:
         """Resident bytes of the arrays."""
         return sum(a.nbytes for a in (self._groups, self._open, self._spoken, self._living, self._order))
 
-    def put(self, slot: int, memory: Memory) -> None:
-        """Take a row, which its columns have."""
+    def put(self, slot: int, memory: Memory, subject: str) -> None:
+        """Take a row of this subject, which its columns have."""
         if slot >= len(self._groups):
             more = max(16, 2 * slot) - len(self._groups)
             self._groups = np.concatenate([self._groups, np.zeros(more, np.int64)])
             self._open = np.concatenate([self._open, np.zeros(more, np.bool_)])
             self._spoken = np.concatenate([self._spoken, np.zeros(more, np.bool_)])
             self._living = np.concatenate([self._living, np.zeros(more, np.bool_)])
-        name = f"{memory.subject.key}\0{_conversation(memory)}"
+        spoken = bool(memory.source.conversation_id)
+        name = f"{subject}\0{_conversation(memory)}"
         self._groups[slot] = self._numbers.setdefault(name, len(self._numbers))
-        self._spoken[slot] = bool(memory.source.conversation_id)
-        self._named = self._named or bool(memory.source.conversation_id)
-        self._open[slot] = not (memory.source.conversation_id or memory.run_id)
+        self._spoken[slot] = spoken
+        self._named = self._named or spoken
+        self._open[slot] = not (spoken or memory.run_id)
         self._living[slot] = True
         self._changed.add(slot)
 

@@ -162,14 +162,15 @@ class ResidentStream:
     def _put(self, slot: int, row: Row) -> None:
         old = self.rows[slot]
         self._bytes += _size(row) - (_size(old) if old else 0)
-        if old is None or old.memory.tags != row.memory.tags:
-            self.tags.remove(slot, old.memory.tags if old else ())
+        if (tags := old.memory.tags if old else frozenset()) != row.memory.tags:
+            self.tags.remove(slot, tags)
             self.tags.add(slot, row.memory.tags)
         self.rows[slot] = row
         successor = row.memory.superseded_by
         successor_slot = -1 if successor is None else self._slots.get(successor, -1)
-        self.columns.put(slot, row.memory, row.commit_stamp, successor_slot)
-        self.conversations.put(slot, row.memory)
+        subject = _subject(row.memory)
+        self.columns.put(slot, row.memory, subject, row.commit_stamp, successor_slot)
+        self.conversations.put(slot, row.memory, subject)
         self.speakers.put(slot, row.memory.source.role)
 
     def _kill(self, slot: int, row: Row) -> None:
@@ -207,6 +208,11 @@ class ResidentStream:
     def close(self) -> None:
         """Stop what the vector index runs."""
         self.vectors.close()
+
+
+def _subject(memory: Memory) -> str:
+    """Its subject's key; of a user's memory without a value between, which is slow."""
+    return f"user:{memory.user_id}" if memory.user_id else memory.subject.key
 
 
 def _size(row: Row) -> int:

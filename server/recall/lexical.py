@@ -36,21 +36,20 @@ COMMON_SHARE = 16
 one from an eighth on, and most of what is common in a text is far more common."""
 COMMON_SIZE = 4096
 """In fewer slots nothing is to be gained."""
-_ENTRY_BYTES = 320
-"""A dictionary slot, a short string and two small arrays, as CPython lays them out."""
-_MOST_COUNTED = 255
+_ENTRY_BYTES = 270
+"""A dictionary slot, a short string, a small array and what holds it, as CPython lays them out."""
 
 Mask = NDArray[np.bool_]
 
 
 class _Postings:
-    """The slots that hold a term, and how often each does."""
+    """The slots that hold a term; by place among them, how often those do that do so more than once."""
 
-    __slots__ = ("_column", "_noted", "counts", "slots")
+    __slots__ = ("_column", "_noted", "repeats", "slots")
 
-    def __init__(self) -> None:
-        self.slots = array("I")
-        self.counts = array("B")
+    def __init__(self, slot: int) -> None:
+        self.slots = array("I", (slot,))
+        self.repeats: dict[int, int] | None = None
         self._column: Mask | None = None
         self._noted = 0
 
@@ -58,8 +57,21 @@ class _Postings:
     def nbytes(self) -> int:
         return 0 if self._column is None else self._column.nbytes
 
+    def repeat(self, count: int) -> None:
+        """The slot added last holds the term so often."""
+        if self.repeats is None:
+            self.repeats = {}
+        self.repeats[len(self.slots) - 1] = count
+
     def slots_array(self) -> NDArray[np.uint32]:
         return np.frombuffer(self.slots, np.uint32)
+
+    def counts(self) -> NDArray[np.float64]:
+        """How often each slot holds the term."""
+        found = np.ones(len(self.slots))
+        if self.repeats:
+            found[list(self.repeats)] = list(self.repeats.values())
+        return found
 
     def column(self, size: int) -> Mask:
         """Which of slots 0 to ``size`` - 1 hold the term."""
@@ -77,26 +89,29 @@ class LexicalIndex:
     def __init__(self) -> None:
         self._postings: dict[str, _Postings] = {}
         self._lengths = np.zeros(0, np.int32)
-        self._size = 0
         self._entries = 0
         self._column_bytes = 0
 
-    def add(self, slot: int, terms: Iterable[str]) -> None:
+    def add(self, slot: int, terms: Sequence[str]) -> None:
         """Note that ``slot``, never used before, holds these terms. They stay until the index is built
         anew; whoever searches says which slots live."""
-        counted = Counter(terms)
-        for term, count in counted.items():
-            postings = self._postings.get(term)
+        held = self._postings
+        distinct = set(terms)
+        for term in distinct:
+            postings = held.get(term)
             if postings is None:
-                postings = self._postings[term] = _Postings()
-            postings.slots.append(slot)
-            postings.counts.append(min(count, _MOST_COUNTED))
-        self._entries += len(counted)
+                held[term] = _Postings(slot)
+            else:
+                postings.slots.append(slot)
+        if len(distinct) < len(terms):
+            for term, count in Counter(terms).items():
+                if count > 1:
+                    held[term].repeat(count)
+        self._entries += len(distinct)
         if slot >= len(self._lengths):
             more = max(16, slot + 1, 2 * len(self._lengths)) - len(self._lengths)
             self._lengths = np.concatenate([self._lengths, np.zeros(more, np.int32)])
-        self._lengths[slot] = counted.total()
-        self._size = max(self._size, slot + 1)
+        self._lengths[slot] = len(terms)
 
     def coverage(
         self, terms: Mapping[str, float], size: int, seen: Mask | None = None
@@ -138,7 +153,7 @@ class LexicalIndex:
             weights.append(weight)
             if postings is not None and frequency:
                 slots = postings.slots_array()
-                often = np.frombuffer(postings.counts, np.uint8).astype(np.float64)
+                often = postings.counts()
                 stretch = 1 - LENGTH_SHARE + LENGTH_SHARE * lengths[slots] / average
                 held.append((slots, weight * often * (SATURATION + 1) / (often + SATURATION * stretch)))
         if not held:
@@ -170,8 +185,7 @@ class LexicalIndex:
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""
-        entry = array("I").itemsize + array("B").itemsize
-        held = len(self._postings) * _ENTRY_BYTES + self._entries * entry
+        held = len(self._postings) * _ENTRY_BYTES + self._entries * array("I").itemsize
         return held + self._lengths.nbytes + self._column_bytes
 
 
