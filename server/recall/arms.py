@@ -7,7 +7,7 @@ tag        the share of the query's terms that name a tag of the memory
 recent     1 for what was made now, half of that for each ``HALF_LIFE``
 open_tasks 1 for a task that nothing replaced, made or begun within ``OPEN`` before now
 speaker    how far the query asks for what this speaker said, see ``server.recall.speakers``
-time       1 where created_at lies in a time that the query names, see ``server.recall.dates``
+time       1 where it was made or begun in a time that the query names, see ``server.recall.dates``
 ========== =========================================================================================
 
 ``server.recall.scoring`` adds the dense arm, for which the rows of large streams are too dear to be looked at
@@ -109,8 +109,9 @@ def time(asked: Asked) -> Measure | None:
     periods = query_periods(asked.text, _day(asked.now), _day(int(seen.min())))
     if not periods:
         return None
-    inside = [(_begin(one.start) <= created_at) & (created_at < _begin(one.end)) for one in periods]
-    found: Mask = np.logical_or.reduce(inside)
+    spans = [(_begin(one.start), _begin(one.end)) for one in periods]
+    times = created_at, asked.stream.columns.time("valid_from")
+    found: Mask = np.logical_or.reduce([(a <= time) & (time < b) for time in times for a, b in spans])
     return found.astype(np.float32)
 
 

@@ -57,7 +57,8 @@ def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
     if measures.get("speaker"):
         yield f"it was said by {memory.source.role}, whom the query asks about"
     if measures.get("time"):
-        yield f"it is of {_day(memory.created_at)}, a time that the query names"
+        begun = "" if memory.valid_from is None else f" and holds from {_day(memory.valid_from)}"
+        yield f"it is of {_day(memory.created_at)}{begun}, a time that the query names"
     if measures.get("neighbours"):
         yield "what was said beside it matches better"
     if measures.get("newer"):

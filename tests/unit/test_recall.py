@@ -243,6 +243,10 @@ def test_a_time_that_the_query_names_is_a_soft_signal(feed: Feed) -> None:
         assert value(first, "time") == pytest.approx(0.1)
         assert all(value(hit, "time") == 0 for hit in others)
     assert len(feed.hits("What did we talk about on 2 May?")) == 3
+    feed.put(memory("The boats sail", valid_from=then))
+    assert (
+        feed.hits("boats on 2 May", matches=lambda m, _: bool(m.valid_from))[0].contributions["time"].measure
+    )
     assert value(feed.hits("boats yesterday", top_k=1)[0], "time") > 0
 
 
