@@ -24,7 +24,8 @@ ENGLISH: tuple[Template, ...] = (
     template(
         "en.name.call",
         "FACT",
-        r"\bcall me (?!when|if|back|at|on|later|tomorrow|crazy|in|after|before|tonight|today|asap"
+        r"\b(?:address|refer to) me as \w|\bcall me (?!when|if|back|at|on|later|tomorrow|crazy|in"
+        r"|after|before|tonight|today|asap"
         r"|now|by|this|next)\w",
         r"\b(?:don't|do not|never|stop|not) call|\b(?:they|everyone|everybody|people|friends|he"
         r"|she) (?:\w+ )?calls? me",

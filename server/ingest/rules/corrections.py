@@ -56,8 +56,20 @@ ENGLISH: tuple[Template, ...] = (
     template(
         "en.correction.name",
         "FACT",
-        r"\b(?:name(?:'s| is)|spelled|spelt|called|i'm|i am|it's|it is|that's"
-        r"|that is) [^,]{1,40}, not (?P<old>[^,;.!?]{1,40})\W*$",
+        r"(?:\b(?:name(?:'s| is)|spelled|spelt|called|i'm|i am)|^(?:actually,? |no,? )?(?:it's"
+        r"|it is|that's|that is))"
+        r" [^,]{1,40}, not (?!just\b|only\b|too\b|really\b|so\b|that\b"
+        r"|even\b)(?P<old>[^,;.!? ]{1,30}(?: [^,;.!? ]{1,30}){0,2})\W*$",
+    ),
+    template(
+        "en.correction.gone",
+        "FACT",
+        r"\b(?:sold|got rid of|cancell?ed|deleted|left|quit|returned) (?:the |my "
+        r"|our )?(?P<old>[^,;.!?]{1,40}?)"
+        r"(?:,| and|;) .{0,40}\b(?:now|these days|instead)\b"
+        r"|\bcut (?:out )?(?P<cut>\w[\w -]{0,30}?) out of\b"
+        r"|^(?P<past>[^,;.!?]{1,40}?) (?:is|are) (?:history|a thing of the past|over) (?:for me"
+        r"|to me|now)\b",
     ),
     template(
         "en.correction.call",
@@ -111,7 +123,8 @@ ENGLISH: tuple[Template, ...] = (
     template(
         "en.correction.meant",
         "FACT",
-        r"^(?:sorry|correction|actually|no|oops|wait)[,:]? .{0,80}?, not (?:in |on |at |the "
+        r"^(?:sorry|correction|actually|no|oops|wait|scratch that|my mistake"
+        r"|i was wrong)[,:]? .{0,80}?, not (?:in |on |at |the "
         r"|an? )?(?P<old>[^,;.!?]{1,60}?)\W*$"
         r"|\bi meant .{1,60},? not (?P<meant>[^,;.!?]{1,60}?)\W*$",
     ),
@@ -120,7 +133,7 @@ ENGLISH: tuple[Template, ...] = (
 _ZH_END = r"(?=[，,。；;！!\s]|$|因为|由于|而是|改|换|现在|啦)"
 _ZH_OLD = r"(?P<old>[^，,。；;！!？?]{1,30}?)"
 _ZH_VERB = (
-    r"(?:使用|喜欢|上班|居住|用|住在?|在|喝|吃|抽|去|做|学|玩|看|爱|打|骑|开|养|上|当|是|写"
+    r"(?:使用|喜欢|上班|居住|用|住在?|在|喝|吃|抽|去|做|学|玩|看|刷|逛|爱|打|骑|开|养|上|当|是|写"
     r"|买|听|戴|坐|穿|信|订|跟|练|叫|追)"
 )
 _INTO = (
@@ -171,6 +184,20 @@ CHINESE: tuple[Template, ...] = (
         rf"|把(?P<quit>[^，,。；]{{1,6}})戒(?:掉)?了",
     ),
     template(
+        "zh.correction.gone",
+        "FACT",
+        rf"^(?P<old>[^，,。我你]{{1,12}}?)(?:早就?|早已|已经|都|也)?(?:不"
+        rf"|没再)(?:再)?{_ZH_VERB}[^，,。]{{0,4}}了[，,；;]?(?:现在|改|换)"
+        rf"|^(?:我)?(?:把)?(?P<past>[^，,。你]{{1,12}}?)(?:已经)?(?:卖|退|停|删|扔|注销|取消"
+        rf"|送人)(?:掉)?了[，,；;]?(?:.{{0,4}})(?:换|改|现在)",
+    ),
+    template(
+        "zh.correction.meant",
+        "FACT",
+        r"(?:说错|不对|更正|应该是|搞错|纠正|记错|弄错).{0,60}[，,]不是(?P<old>[^，,。；！!吗]{1,2"
+        r"0})[。！!]*$",
+    ),
+    template(
         "zh.correction.call",
         "FACT",
         r"(?:别|不要)再?[叫喊](?:我)?(?P<old>[^，,。；]{1,12}?)了?[，,；;]?(?:请)?[叫喊]我",
@@ -202,7 +229,7 @@ def correction(seen: str) -> Correction | None:
         return None
     one, match = found
     named = match.groupdict()
-    group = next((other for other in ("meant", "quit") if named.get(other)), "old")
+    group = next((other for other in ("meant", "quit", "cut", "past") if named.get(other)), "old")
     start, end = match.span(group)
     while (prefix := _NOUN.match(seen[start:end])) is not None:
         start += prefix.end()

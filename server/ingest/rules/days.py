@@ -158,6 +158,12 @@ def _ago(match: re.Match[str], today: date) -> Days:
     return _one(today - _count(match["count"]) * _DAY)
 
 
+def _yesterday(match: re.Match[str], today: date) -> Days:
+    """A way to say it that is only spoken."""
+    del match
+    return _one(today - _DAY)
+
+
 def _month(today: date, ahead: int) -> tuple[date, date]:
     """First days of the month that is ``ahead`` of today's, and of the one after it."""
     first, following = (divmod(12 * today.year + today.month - 1 + n, 12) for n in (ahead, ahead + 1))
@@ -228,6 +234,7 @@ _DATE_BEFORE = r"(?<![月\d])"
 _BEHIND = _compiled(
     (rf"\b{_EN_COUNT}(?: of)? days? ago\b", _ago),
     (rf"{_ZH_COUNT}天(?:之|以)?前", _ago),
+    (r"昨儿", _yesterday),
 )
 _AHEAD = _compiled(
     (r"\b(?P<day>day after tomorrow)\b", _near_day),

@@ -29,7 +29,7 @@ _MY = (
     rf"(?:\b(?:my|our) (?:\w+ ){{0,2}}?{_KIN}|\b(?:an?|two|some) (?:\w+ )?\w+ of (?:mine|ours"
     rf"|my \w+))(?:,? (?!(?:is|are|was|were|has|have|had)\b)\w+,?)?"
 )
-_LIKE = r"(?:prefer|love|adore|like|enjoy|hate|dislike|detest|loathe|despise|favou?r)"
+_LIKE = r"(?:prefer|dread|love|adore|like|enjoy|hate|dislike|detest|loathe|despise|favou?r)"
 _LIKES = (
     r"(?:prefers|loves|adores|likes|enjoys|hates|dislikes|can't stand|is (?:really )?into"
     r"|is afraid of)"
@@ -116,7 +116,8 @@ _COURTESY = (
 _PLAN = (
     r"(?: (?:also|really|still|just|probably|definitely|always|do|now|both|finally|soon"
     r"|first)){0,6}"
-    r"(?: (?:need|have|ought|got|plan|intend|aim|want|hope|mean|wish|decided) to|'ve got to"
+    r"(?: (?:need|have|ought|really ought|got|plan|intend|aim|want|hope|mean|wish|decided) to"
+    r"|'ve got to"
     r"|'m going to"
     r"|'re going to| am going to| are going to|'m gonna|'re gonna| gotta| must| have got to"
     r"| can't forget to"
@@ -151,7 +152,11 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.preference.rather",
         "PREFERENCE",
-        r"\b(?:i|we)(?:'d| would) (?:much |really )?(?:rather|prefer|sooner)\b"
+        r"^can't (?:stand|get enough|live without)\b|\bhit with me\b|\b(?:i"
+        r"|we) (?:\w+ )?(?:go for|choose|pick|take) .{1,40} over\b"
+        r"|\b(?:best|better|worst|favou?rite)\b.{0,30}\bfor me\b|\b(?:things?|food|music"
+        r"|part) (?:that )?(?:i|we) (?:really )?(?:love|like|hate|dread|enjoy)\b"
+        r"|\b(?:i|we)(?:'d| would) (?:much |really )?(?:rather|prefer|sooner)\b"
         r"|\b(?:i|we)(?: really| just)? (?:can't|cannot|can not|could never) (?:stand|bear|abide"
         r"|tolerate|live without|get enough)\b",
     ),
@@ -257,6 +262,12 @@ PERSONAL: tuple[Template, ...] = (
         When.AHEAD_NAMED,
     ),
     template(
+        "en.task.wanted",
+        "TASK",
+        r"\b(?:wants?|needs?|expects?|requires?|asked for|asks for)\b.{1,60}\b(?:by|before|until)\b",
+        when=When.AHEAD_NAMED,
+    ),
+    template(
         "en.task.due",
         "TASK",
         r"\b(?:my|our|the) (?:\w+ ){0,3}(?:deadline|appointment) is\b|\bis due\b",
@@ -271,6 +282,7 @@ PERSONAL: tuple[Template, ...] = (
         rf"\bsince (?:19|20)\d\d\b|(?:'ve| have){_ADVERB} {_STATE}\b|\bi wish\b",
         When.BEHIND_NAMED,
     ),
+    template("en.event.baby", "EVENT", r"\bexpecting (?:a|our|my) (?:\w+ )?(?:baby|child)\b"),
     template(
         "en.event.had",
         "EVENT",
@@ -310,7 +322,7 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.self.still",
         "FACT",
-        r"^(?:been|still|currently|just|recently|lately"
+        r"^been (?:\w+ ){1,3}(?:since|for)\b|^(?:been|still|currently|just|recently|lately"
         r"|also) (?:been )?(?:\w+ )?(?:\w+ )?\w+ing\b|^(?:haven't|hasn't|never|didn't) \w+ \w",
         r"^\w+ (?:wondering|checking|saying|asking|kidding|curious)|^never (?:mind|know)",
     ),
