@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from server.recall.context import CLOSING, NOTE, OPENING
+from server.recall.context import NOTE, OPENING
 
 UNREAD_ROLES = frozenset({"system", "developer", "tool", "function"})
 """Who speaks about the conversation, not in it."""
@@ -12,8 +12,6 @@ UNREAD_ROLES = frozenset({"system", "developer", "tool", "function"})
 _NAME = re.escape(OPENING.strip("<>"))
 _MARK = re.compile(rf"(?i)(?:<|&lt;|\\u003c)\s?(?P<closes>/?)\s?{_NAME}\s?(?:>|&gt;|\\u003e)")
 """Both marks, also as HTML or JSON write them."""
-assert _MARK.fullmatch(OPENING) is not None
-assert _MARK.fullmatch(CLOSING) is not None
 _BLOCK_LINE = re.compile(r'- \d{4}-\d\d-\d\d ".*" #[0-9a-f]{12}')
 _FENCE = re.compile(r"^[ \t>]{0,9}(```|~~~)")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")

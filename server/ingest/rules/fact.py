@@ -26,7 +26,7 @@ class Fact:
 
     ``valid_from`` and ``valid_to`` are set for tasks and events whose days are named, counted from the
     message's own day; a deadline has no ``valid_from``. ``replaces`` is what a correction says holds no
-    more, in the speaker's words, else empty. ``rule`` names the template that decided.
+    more, in the speaker's words but without an article, else empty. ``rule`` names the template that decided.
     """
 
     text: str
