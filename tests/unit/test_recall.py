@@ -82,6 +82,7 @@ def test_a_tag_that_was_taken_off_is_no_tag_any_more(feed: Feed) -> None:
     assert measured(feed, "tag", "shared-memory", "budget") == {"another": 1}
     feed.delete(one.id)
     assert feed.hits("budget", "shared-memory") == []
+    assert feed.stream.tags.nbytes == 0
 
 
 def test_what_is_recent_halves_each_week(feed: Feed) -> None:
