@@ -26,13 +26,14 @@ class Draft:
     """A valid memory that is not stored yet, and the vector of its content.
 
     ``named`` says that its writer chose its id, so that a device's edits may wait for it. ``restores`` is the
-    deleted memory that it brings back, if it does.
+    deleted memory that it brings back, if it does. ``reason`` is for History.
     """
 
     memory: Memory
     vector: NDArray[np.float32]
     named: bool = False
     restores: str = ""
+    reason: str = ""
 
 
 def add(
@@ -88,6 +89,7 @@ def _add_to_stream(
                     one.memory, OperationKind.CREATE, first_values(one.memory, stamp), stamp, one.commit_stamp
                 ),
                 restores=draft.restores,
+                reason=draft.reason,
             )
             for draft, one, stamp in zip(drafts, stored, stamps, strict=True)
         ],

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scrubjay import v1
 from scrubjay.errors import InvalidField, ScrubjayError, check
 from scrubjay.memory import (
@@ -16,10 +19,16 @@ from scrubjay.memory import (
     violations,
 )
 from scrubjay.wire import from_message
+from server.index.columns import View
+from server.ingest.conversations import Learnt
+from server.ingest.correcting import CANDIDATES, corrected, corrected_within, supersede
 from server.ingest.edits import delete, delete_all, update
 from server.ingest.raw import Draft, add
 from server.providers.embedder import TextKind
+from server.recall.query import Query
+from server.recall.recipes import RECIPES
 from server.router import tenant_of
+from server.services.learning import learnt
 from server.services.masks import edit_of
 from server.services.memory_door import MemoryDoor, author_of, field_results
 from server.services.requests import (
@@ -39,12 +48,14 @@ class MemoryWrites(MemoryDoor):
         """Store memories as they are, each with a result of its own."""
         now, tenant = self._clock(), tenant_of(caller)
         check(request_id_violation(request.request_id))
-        if not 1 <= len(request.memories) <= MAX_BATCH:
-            raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
         shard = self._router.shard(tenant)
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
         if (first := shard.answered(identity, v1.AddResponse)) is not None:
             return first
+        if request.messages:
+            return self._learn(request, caller, identity)
+        if not 1 <= len(request.memories) <= MAX_BATCH:
+            raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
         # A microsecond apart, so that a list keeps the order of the batch, and none after its commit's
         # millisecond, so that no memory is created after it was updated.
         first_micros = now // 1000 * 1000 - len(request.memories)
@@ -80,6 +91,38 @@ class MemoryWrites(MemoryDoor):
             )
 
         return shard.write(identity, keys, v1.AddResponse, unit)
+
+    def _learn(self, request: v1.AddRequest, caller: Caller, identity: Request) -> v1.AddResponse:
+        """Store what the messages say, and put under it what it says is true no more."""
+        tenant, now = tenant_of(caller), identity.now
+        found = learnt(request, caller, now)
+        if not found:
+            return v1.AddResponse()
+        shard, key = self._router.shard(tenant), StreamKey(tenant.incarnation, found[0].memory.subject.key)
+        vectors = self._embedder.embed([one.memory.content for one in found], TextKind.DOCUMENT)
+        found = corrected_within(found, vectors)
+        older = [
+            corrected(shard.search(key, query, {}), one) if one.replaces else []
+            for one, vector in zip(found, vectors, strict=True)
+            for query in (_correction_query(one, vector, caller, now),)
+        ]
+        drafts = [
+            Draft(one.memory, vector, reason=f"rule: {one.rule}" if one.rule else "")
+            for one, vector in zip(found, vectors, strict=True)
+        ]
+        author = author_of(caller)
+
+        def unit(writing: Writing) -> v1.AddResponse:
+            stored = add(writing, tenant.incarnation, tenant.space, drafts, author, now // 1000)
+            results = [_add_result(result, n) for n, result in enumerate(stored)]
+            for one, result, ids in zip(found, results, older, strict=True):
+                result.message_index, result.rule = one.message, one.rule
+                result.superseded_ids.extend(
+                    supersede(writing, key, tenant.space, ids, one.memory.id, author, now)
+                )
+            return v1.AddResponse(results=results, revision=self._revision(writing, [key]))
+
+        return shard.write(identity, [key], v1.AddResponse, unit)
 
     def update(self, request: v1.UpdateRequest, caller: Caller) -> v1.UpdateResponse:
         """Change the fields that the mask names."""
@@ -132,6 +175,14 @@ class MemoryWrites(MemoryDoor):
 
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
         return self._router.shard(tenant).write(identity, [key], v1.DeleteAllResponse, unit)
+
+
+def _correction_query(one: Learnt, vector: NDArray[np.float32], caller: Caller, now: Micros) -> Query:
+    """What finds the memories that a correction may replace: of its scope, agent and run."""
+    memory = one.memory
+    by_user = memory.subject.kind == "user"
+    view = View(caller.client_id, now, (memory.scope,), memory.agent_id if by_user else "", memory.run_id)
+    return Query(one.replaces, vector, RECIPES["default"], view, CANDIDATES)
 
 
 def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | InvalidField:

@@ -24,6 +24,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _WritePolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _WritePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WritePolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    WRITE_POLICY_UNSPECIFIED: _WritePolicy.ValueType  # 0
+    """Not said: RULES."""
+    WRITE_POLICY_RAW: _WritePolicy.ValueType  # 1
+    """Each message that is not of the role "system" becomes one memory, as it is."""
+    WRITE_POLICY_RULES: _WritePolicy.ValueType  # 2
+    """Rules for Chinese and English find the sentences that are worth remembering, without a model."""
+
+class WritePolicy(_WritePolicy, metaclass=_WritePolicyEnumTypeWrapper):
+    """What becomes of the messages of an Add."""
+
+WRITE_POLICY_UNSPECIFIED: WritePolicy.ValueType  # 0
+"""Not said: RULES."""
+WRITE_POLICY_RAW: WritePolicy.ValueType  # 1
+"""Each message that is not of the role "system" becomes one memory, as it is."""
+WRITE_POLICY_RULES: WritePolicy.ValueType  # 2
+"""Rules for Chinese and English find the sentences that are worth remembering, without a model."""
+Global___WritePolicy: _TypeAlias = WritePolicy  # noqa: Y015
+
 class _FeedbackKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -256,25 +280,79 @@ class AddRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     MEMORIES_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    POLICY_FIELD_NUMBER: _builtins.int
+    TEMPLATE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    policy: Global___WritePolicy.ValueType
+    """What becomes of the messages. Default: RULES."""
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
-        """1 to 100 memories."""
+        """1 to 100 memories. Either these or messages."""
+
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConversationMessage]:
+        """A conversation, oldest first: 1 to 100 messages."""
+
+    @_builtins.property
+    def template(self) -> _memory_pb2.Memory:
+        """With messages: what every memory of them gets, such as the user_id, scope, tags, privacy level and
+        source.conversation_id. Content and times come from the messages; so does the category, unless it is set here.
+        """
 
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         memories: _abc.Iterable[_memory_pb2.Memory] | None = ...,
+        messages: _abc.Iterable[Global___ConversationMessage] | None = ...,
+        policy: Global___WritePolicy.ValueType = ...,
+        template: _memory_pb2.Memory | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memories", b"memories", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memories", b"memories", "messages", b"messages", "policy", b"policy", "request_id", b"request_id", "template", b"template"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AddRequest: _TypeAlias = AddRequest  # noqa: Y015
+
+@_typing.final
+class ConversationMessage(_message.Message):
+    """One message of a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    role: _builtins.str
+    """Who said it: "user", "assistant", "system", or a name."""
+    content: _builtins.str
+    """What was said, at most 64 KiB. Context blocks of this store in it are left out under RULES."""
+    id: _builtins.str
+    """The message's id, as the writer names it."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When it was said; "tomorrow" is the day after. Default: now."""
+
+    def __init__(
+        self,
+        *,
+        role: _builtins.str = ...,
+        content: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "id", b"id", "role", b"role", "time", b"time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationMessage: _TypeAlias = ConversationMessage  # noqa: Y015
 
 @_typing.final
 class FieldViolation(_message.Message):
@@ -346,6 +424,13 @@ class AddResult(_message.Message):
 
     MEMORY_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    MESSAGE_INDEX_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    SUPERSEDED_IDS_FIELD_NUMBER: _builtins.int
+    message_index: _builtins.int
+    """Of an Add of messages: the place of the message that it comes from, from 0."""
+    rule: _builtins.str
+    """The rule that found it; empty where none did."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """The memory as stored."""
@@ -354,15 +439,22 @@ class AddResult(_message.Message):
     def error(self) -> Global___ItemError:
         """Why it was not stored."""
 
+    @_builtins.property
+    def superseded_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The memories that it says are true no more. They rank under it now."""
+
     def __init__(
         self,
         *,
         memory: _memory_pb2.Memory | None = ...,
         error: Global___ItemError | None = ...,
+        message_index: _builtins.int = ...,
+        rule: _builtins.str = ...,
+        superseded_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "message_index", b"message_index", "result", b"result", "rule", b"rule", "superseded_ids", b"superseded_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["memory", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
@@ -382,7 +474,9 @@ class AddResponse(_message.Message):
     """A read with this min_revision sees the write."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddResult]:
-        """One result for each memory of the request, in its order."""
+        """One result for each memory of the request, in its order; of messages, one for each memory they gave,
+        which may be none.
+        """
 
     def __init__(
         self,

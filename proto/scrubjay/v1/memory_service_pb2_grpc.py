@@ -124,6 +124,7 @@ class MemoryServiceServicer(object):
     def Add(self, request, context):
         """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
         own: a refused one does not stop the others. Where none can be stored the call fails.
+        Given messages instead, it stores what a policy makes of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

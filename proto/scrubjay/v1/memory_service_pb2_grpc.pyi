@@ -36,6 +36,7 @@ class MemoryServiceStub:
     Add: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.AddRequest, _memory_service_pb2.AddResponse]
     """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
     own: a refused one does not stop the others. Where none can be stored the call fails.
+    Given messages instead, it stores what a policy makes of them.
     """
     Get: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.GetRequest, _memory_service_pb2.GetResponse]
     """Returns one memory."""
@@ -76,6 +77,7 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Add: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.AddRequest, _memory_service_pb2.AddResponse]  # type: ignore[assignment]
     """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
     own: a refused one does not stop the others. Where none can be stored the call fails.
+    Given messages instead, it stores what a policy makes of them.
     """
     Get: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetRequest, _memory_service_pb2.GetResponse]  # type: ignore[assignment]
     """Returns one memory."""
@@ -119,6 +121,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_memory_service_pb2.AddResponse, _abc.Awaitable[_memory_service_pb2.AddResponse]]:
         """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
         own: a refused one does not stop the others. Where none can be stored the call fails.
+        Given messages instead, it stores what a policy makes of them.
         """
 
     @_abc_1.abstractmethod
