@@ -25,7 +25,7 @@ ENGLISH: tuple[Template, ...] = (
         "en.correction.switched",
         "FACT",
         rf"\b(?:switch(?:ed|ing)|chang(?:ed|ing)|mov(?:ed|ing)|migrat(?:ed|ing)|convert(?:ed|ing)"
-        rf"|transition(?:ed|ing)|went|upgraded"
+        rf"|transition(?:ed|ing)|upgraded"
         rf"|relocated) (?:\w+ )?(?:\w+ )?from {_PREPOSITION}{_OLD} (?:over )?(?:in)?to \w",
     ),
     template(
@@ -50,7 +50,8 @@ ENGLISH: tuple[Template, ...] = (
     template(
         "en.correction.not_such_any_more",
         "FACT",
-        r"\b(?:i|we|my \w+|our \w+)(?:'m not| am not|'re not| are not| aren't| is not| isn't|'s not)"
+        r"\b(?:i|we|he|she|they|my \w+|our \w+)(?:'m not| am not|'re not| are not| aren't| is not"
+        r"| isn't|'s not)"
         rf" {_PREPOSITION}{_OLD} any ?(?:more|longer)\b",
     ),
     template(
@@ -64,12 +65,18 @@ ENGLISH: tuple[Template, ...] = (
     template(
         "en.correction.gone",
         "FACT",
-        r"\b(?:sold|got rid of|cancell?ed|deleted|left|quit|returned) (?:the |my "
+        r"\b(?:sold|got rid of|cancell?ed|deleted|quit) (?:the |my "
         r"|our )?(?P<old>[^,;.!?]{1,40}?)"
         r"(?:,| and|;) .{0,40}\b(?:now|these days|instead)\b"
         r"|\bcut (?:out )?(?P<cut>\w[\w -]{0,30}?) out of\b"
         r"|^(?P<past>[^,;.!?]{1,40}?) (?:is|are) (?:history|a thing of the past|over) (?:for me"
         r"|to me|now)\b",
+    ),
+    template(
+        "en.correction.instead",
+        "FACT",
+        rf"\binstead of {_PREPOSITION}{_OLD} now\b"
+        rf"|\bnow\b.{{0,60}}\binstead of {_PREPOSITION}(?P<past>[^,;.!?]{{1,60}})",
     ),
     template(
         "en.correction.call",
@@ -146,12 +153,13 @@ CHINESE: tuple[Template, ...] = (
         "zh.correction.from",
         "FACT",
         rf"(?:从|由){_ZH_OLD}(?:那边|这边)?{_INTO}",
-        r"从(?:来|小|现在起|今以后|此)",
+        r"从(?:来|小|现在起|今以后|此)|从[^，,]{0,12}(?:开始|起|以来)"
+        r"|从[^，,]{1,30}(?:转[机车乘院]|换乘|调查|变得)",
     ),
     template(
         "zh.correction.take",
         "FACT",
-        rf"把(?:原来的|旧的?)?{_ZH_OLD}(?:都|全|也)?(?:换|改|替换|更换)(?:成|为|掉|到)",
+        rf"把(?:原来的|旧的?)?{_ZH_OLD}(?:都|全|也)?(?:换|改|替换|更换)(?:成|为)",
     ),
     template(
         "zh.correction.not_but",
@@ -165,7 +173,7 @@ CHINESE: tuple[Template, ...] = (
         "FACT",
         rf"(?:不再|再也不|再不|没再|已经不|早就?不|现在不|不)(?:会|想|能|去"
         rf"|继续)?{_ZH_VERB}{_ZH_OLD}(?:工作|上班|上学|读书|生活)?(?:了|啦){_ZH_END}",
-        r"不是|不在乎|受不了|用不了",
+        r"不是|不在乎|受不了|用不了|不用(?:谢|麻烦|客气|担心|管|等|说|想|再)|今天|今晚|明天|这次|刚才",
     ),
     template(
         "zh.correction.not_any_longer", "FACT", rf"(?:不再|再也不){_ZH_VERB}{_ZH_OLD}(?:了|啦)?{_ZH_END}"
@@ -194,8 +202,19 @@ CHINESE: tuple[Template, ...] = (
     template(
         "zh.correction.meant",
         "FACT",
-        r"(?:说错|不对|更正|应该是|搞错|纠正|记错|弄错).{0,60}[，,]不是(?P<old>[^，,。；！!吗]{1,2"
+        r"(?:说错|不对|更正|应该是|搞错|纠正|记错|弄错).{0,60}?[，,]?(?<![是还要])不是(?P<old>[^，"
+        r",。；！!吗]{1,2"
         r"0})[。！!]*$",
+    ),
+    template(
+        "zh.correction.rather",
+        "FACT",
+        rf"我[^，,。]{{0,4}}(?:用|是|喝|吃|住|在)的?(?:是)?[^，,。]{{1,20}}而不是(?P<old>[^，,。；"
+        rf"！!吗]{{1,20}})"
+        rf"|(?:现在|如今|改)[^，,。]{{1,20}}[，,]不(?:再)?{_ZH_VERB}(?P<past>[^，,。；！!吗了]{{1,2"
+        rf"0}})[。！!]*$"
+        rf"|(?:已经|早就?|再)?(?<![是要还])不是(?P<cut>[^，,。；！!吗]{{1,12}})了{_ZH_END}",
+        r"不是(?:说|因为|你)",
     ),
     template(
         "zh.correction.call",
@@ -211,6 +230,13 @@ CHINESE: tuple[Template, ...] = (
     ),
 )
 _NOUN = re.compile(r"^(?:the |a |an |my |our |using |in |at |on |我的|那个|这个|了)")
+_PRONOUNS = frozenset(
+    (
+        *("it", "that", "this", "you", "him", "her", "them", "me", "us", "there"),
+        *("你", "您", "他", "她", "它", "他们", "这", "那", "这个", "那个", "什么"),
+    )
+)
+"""What names nothing by itself, so that nothing is replaced."""
 _PREFERRED = re.compile(r"\b(?:prefer|love|like|enjoy|hate|favou?rite)\b|喜欢|爱吃|爱喝|讨厌|偏好|最爱")
 
 
@@ -234,4 +260,6 @@ def correction(seen: str) -> Correction | None:
     while (prefix := _NOUN.match(seen[start:end])) is not None:
         start += prefix.end()
     end -= len(seen[start:end]) - len(seen[start:end].rstrip())
+    if seen[start:end] in _PRONOUNS:
+        return None
     return Correction(one.name, "PREFERENCE" if _PREFERRED.search(seen) else one.category, (start, end))

@@ -230,7 +230,7 @@ def _compiled(*rules: tuple[str, _Rule]) -> _Rules:
 _EN_COUNT = r"(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|couple|few|several)"
 _EN_WEEKDAY = r"(?P<weekday>monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
 _ZH_COUNT = r"(?P<count>\d{1,3}|[一二三四五六七八九十两几])"
-_DATE_BEFORE = r"(?<![月\d])"
+_DATE_BEFORE = r"(?<![月\d路街道巷弄区栋])"
 _BEHIND = _compiled(
     (rf"\b{_EN_COUNT}(?: of)? days? ago\b", _ago),
     (rf"{_ZH_COUNT}天(?:之|以)?前", _ago),

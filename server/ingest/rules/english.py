@@ -2,142 +2,28 @@
 
 from __future__ import annotations
 
+from server.ingest.rules.english_words import (
+    ADVERB,
+    ARRANGED,
+    BARE_PAST,
+    COURTESY,
+    LIKE,
+    LIKES,
+    MENTAL,
+    MOOD,
+    MY,
+    NO_EVENT,
+    NOT_LIKED,
+    PAST,
+    PLAN,
+    PLANNING,
+    SAID,
+    SPEAKER,
+    SPEAKER_IS,
+    STATE,
+    VAGUE,
+)
 from server.ingest.rules.template import Template, When, template
-
-_ADVERB = (
-    r"(?: (?:really|just|also|absolutely|usually|always|still|generally|mostly|actually"
-    r"|honestly|simply|too"
-    r"|personally|definitely|often|never|truly|totally|much|quite|even|especially"
-    r"|particularly|only|now|both"
-    r"|currently|recently|finally|already|normally|typically|sometimes|rarely|very|so|pretty"
-    r"|kind of|sort of"
-    r"|do|did|don't|do not|didn't|did not|would|have|had|been|all|first|once|then|secretly)){0,6}"
-)
-_I = r"\b(?:i|we)(?:'ve|'d)?"
-_I_AM = r"\b(?:(?:i'm|i am|we're|we are)|(?:i|we)(?:'ve| have) (?:always |never )?been)"
-_KIN = (
-    r"(?:mother|father|mum|mom|dad|parents?|sister|brother|sibling|son|daughter|kids?|child"
-    r"|children|baby|wife"
-    r"|husband|partner|girlfriend|boyfriend|fianc\w+|grand\w+|granny|grandma|uncle|aunt"
-    r"|cousin|niece|nephew"
-    r"|family|friends?|best friend|boss|manager|colleagues?|coworkers?|team|roommate|flatmate"
-    r"|neighbou?rs?|dog"
-    r"|cat|pet|puppy|kitten|parrot|horse|teacher|doctor|twins?|in-laws|company|office|school"
-    r"|flat|house|landlord)"
-)
-_MY = (
-    rf"(?:\b(?:my|our) (?:\w+ ){{0,2}}?{_KIN}|\b(?:an?|two|some) (?:\w+ )?\w+ of (?:mine|ours"
-    rf"|my \w+))(?:,? (?!(?:is|are|was|were|has|have|had)\b)\w+,?)?"
-)
-_LIKE = r"(?:prefer|dread|love|adore|like|enjoy|hate|dislike|detest|loathe|despise|favou?r)"
-_LIKES = (
-    r"(?:prefers|loves|adores|likes|enjoys|hates|dislikes|can't stand|is (?:really )?into"
-    r"|is afraid of)"
-)
-_VAGUE = (
-    r"(?:it|that|this|you|them|these|those|your (?:\w+ ?){1,3}|how you|the idea|that idea"
-    r"|the sound of that)"
-)
-_NOT_LIKED = (
-    rf"\b{_LIKE} (?:{_VAGUE}(?: so much| too| a lot)?\W*$|to (?:know|ask|hear|see if|think)\b"
-    rf"|you|hearing)"
-    r"|\bi(?:'d| would) (?:love|like) (?:to (?:hear|know|see|help|join|chat|talk|ask|thank)"
-    r"|that|it|you\b|some)"
-    r"|\b(?:feel|looks?|sounds?|seems?) like\b"
-)
-_PAST = (
-    r"(?:(?!(?:need|feed|speed|bleed|succeed|proceed|exceed|embed)\b)\w{2,}ed|went|met|got"
-    r"|bought|sold|made|took|came|saw|began|broke|brought|built|caught|chose|drove|ate"
-    r"|fell|flew|forgot|found|gave|grew|held|hurt|kept|left|lent|lost|paid|quit|ran|read|rode"
-    r"|rang|sent|set|sang"
-    r"|slept|spent|spoke|stole|swam|taught|threw|won|wrote|woke|did|drank|hit|put|shot|shut"
-    r"|built|beat|bit"
-    r"|became|celebrated|split|hung|led|lit|wore|dug|drew|stood|stuck|told|signed up|gone"
-    r"|taken|seen|been to|done|begun"
-    r"|driven|eaten|flown|ridden|broken|chosen|written|worn|spoken|fallen|given|grown|become)"
-)
-_NO_EVENT = (
-    r"(?:\bnever\b|\b(?:every|each|usually|often) |\bi wish\b|(?:'ve| have) got\b"
-    r"|\bsince (?:i|we)(?: last)? (?:talked|spoke|met|chatted|caught up|saw|last)\b"
-    r"|\byou (?:know|said|told|asked) )"
-)
-_BARE_PAST = (
-    r"(?:went|met|got|bought|sold|took|saw|began|caught|drove|ate|flew|found|gave|grew|lost"
-    r"|ran|sent|spent|won|wrote|had"
-    r"|started|finished|visited|moved|joined|signed up|watched|played|tried|cooked|baked"
-    r"|painted|hiked|attended|passed"
-    r"|worked|volunteered|celebrated|adopted|enrolled|graduated|learned|booked|made)"
-)
-_STATE = (
-    r"(?:(?:liv|work|studi|play|suffer|serv|car|us|own|rais|belong|speciali[sz]|train|major"
-    r"|graduat)ed|grew up"
-    r"|was born|were born|was raised|were raised|taught|ran a)"
-)
-_SAID = (
-    r"(?:thought|wanted|hoped|needed|meant|asked|wondered|figured|guessed|assumed|agreed"
-    r"|appreciated|noticed"
-    r"|supposed|believed|mentioned|tried|liked|loved|enjoyed|hated|preferred|used)"
-)
-_MENTAL = (
-    r"(?:think|guess|know|see|mean|hope|wonder|agree|understand|appreciate|feel|believe"
-    r"|suppose|get|hear|wish"
-    r"|bet|doubt|promise|swear|apologi[sz]e|thank|trust|say|ask|admit|assume|imagine|remember"
-    r"|figure|recommend"
-    r"|suggest|notice|want|need|hope|care|mind|expect|completely|totally|fully|could|would"
-    r"|might|may|shall|can"
-    r"|will|must|should|was|were|am|do|did|don't|didn't|have|had|cannot|can't|won't|couldn't"
-    r"|wouldn't|haven't"
-    r"|thought|knew|heard|meant|hoped|wished|guessed|wondered|figured|asked|said|told|wanted"
-    r"|look forward|came|see|seem|look|go ahead|give up|just|really|also|so|too|honestly"
-    r"|actually|think|and|or)"
-)
-_MOOD = (
-    r"(?:not |so |very |really |just |also |still |pretty |quite |too |all |a bit |a little "
-    r"|feeling |glad |now ){0,6}"
-    r"(?:sorry|glad|happy|sure|fine|good|ok|okay|well|great|curious|wondering|here|there|back"
-    r"|excited|proud"
-    r"|looking|trying|thinking|confused|ready|done|impressed|grateful|thankful|sad|tired"
-    r"|bored|busy|hungry|right"
-    r"|wrong|certain|afraid that|afraid i|afraid not|asking|talking|saying|thrilled|pleased"
-    r"|honou?red|lucky|aware"
-    r"|delighted|always here|amazed|surprised|joking|kidding|guessing|stoked|jealous"
-    r"|blessed|relieved|feeling|hoping|telling|wishing|doing (?:well|great|good|fine|ok)"
-    r"|(?:off|on it|in|going)\W*$)\b"
-)
-_COURTESY = (
-    r"\b(?:need|want|have|hope|like|going|got|ought)(?:'s)? to (?:know|ask|say|see if|admit"
-    r"|agree|thank|tell you"
-    r"|confess|understand|be honest|clarify|hear|do is|share|discuss|chat|talk (?:to"
-    r"|with) you)\b|\b(?:need|want|like) (?:you|your|help)\b"
-    r"|\bhave to do with\b|\bno need to\b|\bkeep (?:it up|going|grinding|pushing|at it)\b"
-    r"|\bbe patient\b|\bcheck (?:it|them|that) out\b|\bwhat i'm talking about|\byou (?:have"
-    r"|need|want|got|ought|should|must|can)\b"
-)
-_PLAN = (
-    r"(?: (?:also|really|still|just|probably|definitely|always|do|now|both|finally|soon"
-    r"|first)){0,6}"
-    r"(?: (?:need|have|ought|really ought|got|plan|intend|aim|want|hope|mean|wish|decided) to"
-    r"|'ve got to"
-    r"|'m going to"
-    r"|'re going to| am going to| are going to|'m gonna|'re gonna| gotta| must| have got to"
-    r"| can't forget to"
-    r"| mustn't| must not)\b"
-)
-_PLANNING = (
-    rf"{_I_AM} (?:\w+ )?(?:planning|hoping|intending|aiming|scheduled|supposed|due|about"
-    rf"|preparing|saving up|booked"
-    r"|signed up|thinking (?:of|about)|considering|looking (?:into|for)|trying to|working on"
-    r"|getting ready)\b"
-)
-_ARRANGED = (
-    r"\b(?:deadline|due|appointments?|interview|exam|meeting|flight|trip|concert|wedding"
-    r"|party|surgery|check-?up"
-    r"|birthday|anniversary|visit|call|presentation|class|lesson|recital|race|game|match"
-    r"|dinner|lunch|reunion"
-    r"|tickets?|holiday|vacation|event|conference|reservation|move|delivery|test|review"
-    r"|release|launch)\b"
-)
-
 
 PERSONAL: tuple[Template, ...] = (
     template(
@@ -163,27 +49,27 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.preference.fond",
         "PREFERENCE",
-        rf"{_I_AM}{_ADVERB}(?: not)?{_ADVERB} (?:into|fond of|keen on|crazy about|passionate about"
+        rf"{SPEAKER_IS}{ADVERB}(?: not)?{ADVERB} (?:into|fond of|keen on|crazy about|passionate about"
         rf"|obsessed with"
         r"|addicted to|partial to|interested in|sick of|tired of|afraid of|scared of|terrified of"
         r"|hooked on"
         r"|a sucker for|an? (?:\w+ )?(?:fan|lover) of|big on|allergic to (?:mornings|meetings))\b"
-        rf"|{_I_AM} (?:\w+ )?an? (?:\w+ )?(?:\w+ )?(?:lover|person|fan|enthusiast|fanatic|buff"
+        rf"|{SPEAKER_IS} (?:\w+ )?an? (?:\w+ )?(?:\w+ )?(?:lover|person|fan|enthusiast|fanatic|buff"
         rf"|junkie)\b",
         r"\b(?:into|of|in) (?:it|that|this)\W*$|\binterested in (?:hearing|knowing)",
     ),
-    template("en.preference.like", "PREFERENCE", rf"{_I}{_ADVERB} {_LIKE} \S", _NOT_LIKED),
+    template("en.preference.like", "PREFERENCE", rf"{SPEAKER}{ADVERB} {LIKE} \S", NOT_LIKED),
     template(
         "en.preference.liked",
         "PREFERENCE",
-        rf"{_I}{_ADVERB} (?:loved|liked|enjoyed|hated|preferred|adored)\b",
-        rf"\b(?:loved|liked|enjoyed|hated|preferred|adored) {_VAGUE}\W*$",
+        rf"{SPEAKER}{ADVERB} (?:loved|liked|enjoyed|hated|preferred|adored)\b",
+        rf"\b(?:loved|liked|enjoyed|hated|preferred|adored) {VAGUE}\W*$",
     ),
-    template("en.preference.kin", "PREFERENCE", rf"{_MY} (?:really |also |just |absolutely )?{_LIKES}\b"),
+    template("en.preference.kin", "PREFERENCE", rf"{MY} (?:really |also |just |absolutely )?{LIKES}\b"),
     template(
         "en.preference.mixed",
         "PREFERENCE",
-        rf"(?:\b(?:my|our) \S+|\bmy \S+ \S+) {_LIKES}\b|我们? ?(?:really |also )?{_LIKE}\b",
+        rf"(?:\b(?:my|our) \S+|\bmy \S+ \S+) {LIKES}\b|我们? ?(?:really |also )?{LIKE}\b",
     ),
     template(
         "en.preference.want",
@@ -201,7 +87,7 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.event.coming",
         "EVENT",
-        rf"{_MY}(?:'s|'ll)? (?:is|are|will|starts?|leaves?|arrives?|comes?|turns?|gets?|graduates?"
+        rf"{MY}(?:'s|'ll)? (?:is|are|will|starts?|leaves?|arrives?|comes?|turns?|gets?|graduates?"
         rf"|has|have)\b",
         r"\b(?:since|was|were|deadline|need|have to|has to)\b",
         When.AHEAD_NAMED,
@@ -221,35 +107,35 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.event.past",
         "EVENT",
-        rf"{_I}{_ADVERB} {_PAST}(?!['\w])",
-        rf"{_I}{_ADVERB} (?:{_SAID}|{_STATE})\b|{_NO_EVENT}",
+        rf"{SPEAKER}{ADVERB} {PAST}(?!['\w])",
+        rf"{SPEAKER}{ADVERB} (?:{SAID}|{STATE})\b|{NO_EVENT}",
         When.BEHIND,
     ),
     template(
         "en.event.kin",
         "EVENT",
-        rf"{_MY}{_ADVERB}(?:'s)? {_PAST}(?!['\w])",
-        rf"{_MY}{_ADVERB} (?:{_SAID}|{_STATE})\b",
+        rf"{MY}{ADVERB}(?:'s)? {PAST}(?!['\w])",
+        rf"{MY}{ADVERB} (?:{SAID}|{STATE})\b",
         When.BEHIND,
     ),
     template(
         "en.event.bare",
         "EVENT",
-        rf"^(?:just |also |finally |recently |already |even |then ){{0,6}}{_BARE_PAST} ",
+        rf"^(?:just |also |finally |recently |already |even |then ){{0,6}}{BARE_PAST} ",
         when=When.BEHIND,
     ),
     template(
         "en.task.plan",
         "TASK",
-        rf"\b(?:i|we){_PLAN}|{_PLANNING}|^(?:need|have|got|must) to \w+|^(?:gotta|gonna"
+        rf"\b(?:i|we){PLAN}|{PLANNING}|^(?:need|have|got|must) to \w+|^(?:gotta|gonna"
         rf"|planning (?:on|to)|hoping to) ",
-        _COURTESY,
+        COURTESY,
         When.AHEAD,
     ),
     template(
         "en.task.arranged",
         "TASK",
-        rf"{_ARRANGED}|\b(?:must|has to|have to|needs to|need to|should) be\b",
+        rf"{ARRANGED}|\b(?:must|has to|have to|needs to|need to|should) be\b",
         r"\b(?:was|were|had|went)\b",
         When.AHEAD_NAMED,
     ),
@@ -276,10 +162,10 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.event.dated",
         "EVENT",
-        rf"^(?:yesterday|last (?:night|week\w*|month|year|\w+day))\b|{_I}{_ADVERB} (?:\w+ed"
-        rf"|{_PAST}|was|were|had)\b|\b(?:my|our|the|it|he|she|they"
-        rf"|we) (?:\w+ ){{0,3}}(?:was|were|had|{_PAST})\b",
-        rf"\bsince (?:19|20)\d\d\b|(?:'ve| have){_ADVERB} {_STATE}\b|\bi wish\b",
+        rf"^(?:yesterday|last (?:night|week\w*|month|year|\w+day))\b|{SPEAKER}{ADVERB} (?:\w+ed"
+        rf"|{PAST}|was|were|had)\b|\b(?:my|our|the|it|he|she|they"
+        rf"|we) (?:\w+ ){{0,3}}(?:was|were|had|{PAST})\b",
+        rf"\bsince (?:19|20)\d\d\b|(?:'ve| have){ADVERB} {STATE}\b|\bi wish\b",
         When.BEHIND_NAMED,
     ),
     template("en.event.baby", "EVENT", r"\bexpecting (?:a|our|my) (?:\w+ )?(?:baby|child)\b"),
@@ -292,12 +178,12 @@ PERSONAL: tuple[Template, ...] = (
     template(
         "en.self.be",
         "FACT",
-        rf"{_I_AM} (?!{_MOOD})[a-z0-9_]|\b(?:i was|we were|i've always|i wasn't) (?!{_MOOD})\w",
+        rf"{SPEAKER_IS} (?!{MOOD})[a-z0-9_]|\b(?:i was|we were|i've always|i wasn't) (?!{MOOD})\w",
     ),
     template(
         "en.self.kin",
         "FACT",
-        rf"{_MY}(?:'s|'re)? (?:{_ADVERB} )?\w+",
+        rf"{MY}(?:'s|'re)? (?:{ADVERB} )?\w+",
         r"\bmy (?:friend|bad|pleasure|dear)\W*$",
     ),
     template(
@@ -332,15 +218,15 @@ PERSONAL: tuple[Template, ...] = (
         rf"\b(?:i|we)(?: (?:really|usually|also|still|just)){{0,6}} (?:don't|do not|never|can't|cannot"
         rf"|can not|won't|will never|haven't|have never|didn't"
         rf"|couldn't|hardly|rarely|'ve never|no longer)(?: (?:really|ever|usually|even|actually"
-        rf"|yet|want to)){{0,6}} (?!{_MENTAL}\b)\w{{2,}} ?\w",
+        rf"|yet|want to)){{0,6}} (?!{MENTAL}\b)\w{{2,}} ?\w",
         r"\bcan(?:'t|not) (?:wait|believe|agree|help|say|tell|imagine|decide|think|complain|see"
         r"|find|figure|go wrong|do it)\b",
     ),
     template(
         "en.self.do",
         "FACT",
-        rf"\b(?:i|we)(?:'ve been)?{_ADVERB} (?!{_MENTAL}\b)[a-z]{{2,}} \S",
-        rf"\b(?:love|like|hate|enjoy)d? {_VAGUE}\W*$|\bhave an? (?:idea|question|feeling|look)\b",
+        rf"\b(?:i|we)(?:'ve been)?{ADVERB} (?!{MENTAL}\b)[a-z]{{2,}} \S",
+        rf"\b(?:love|like|hate|enjoy)d? {VAGUE}\W*$|\bhave an? (?:idea|question|feeling|look)\b",
     ),
     template(
         "en.self.have",
