@@ -7,8 +7,8 @@
 A sentence is found where at least one fact comes out of it. Precision: the share of found sentences that are
 memories. Recall: the share of memories that are found. Category, term and days: the share of found memories
 with such a label that got it right. Of dialogues there are no labels but the evidence of questions: a gold
-turn is kept where a fact comes out of it, and kept with its answer where one fact has at least half of the
-answer's words that the turn has.
+turn is kept where a fact comes out of it (of what assistants say, the rules leave nearly all), and kept with
+its answer where one fact has at least half of the answer's words that the turn has.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 from scrubjay.memory import Micros
 from scrubjay.text import tokens
 from server.ingest.rules.extraction import extract
-from server.ingest.rules.fact import Fact, Said
+from server.ingest.rules.fact import ASSISTANT, Fact, Said
 
 LABELLED = Path(__file__).parent.parent / "tests" / "evals" / "sentences.tsv"
 """Per line: split, language, role, categories or NONE, family, replaced term, days, text."""
 SPLITS = ("seen", "held", "fresh", "last")
-"""All by the author of the rules. ``seen``: written beside them. ``held``: before them, but known. ``fresh``: after
-them and hard; when first judged 0.90 precision, 0.68 recall, 0.72 category, no term; learnt from since.
+"""All by the author of the rules. ``seen``: written beside them. ``held``: before them, but known. ``fresh``:
+after them and hard; when first judged 0.90 precision, 0.68 recall, 0.72 category, no term; learnt from since.
 ``last``: at the end, ordinary, never learnt from: what new sentences may be expected to give."""
 TODAY = date(2024, 5, 15)
 """When every labelled sentence was said: a Wednesday."""
@@ -229,6 +229,10 @@ class Dialogues:
         }
         texts = {(item.user_id, item.evidence_id): item.text for item in self.data.items}
         kept = _share((user, gold) in self._kept for user, gold, _ in turns)
+        speakers = {(item.user_id, item.evidence_id): item.speaker for item in self.data.items}
+        by_people = _share(
+            (user, gold) in self._kept for user, gold, _ in turns if speakers[user, gold] != ASSISTANT
+        )
         answered = [
             _has_answer(self.answers[qid], texts[user, gold], self._kept.get((user, gold), []))
             for user, gold, qid in turns
@@ -242,6 +246,7 @@ class Dialogues:
             f"{count / len(self.facts):.0f}",
             f"{len(self._kept) / len(self.data.items):.2f}",
             f"{kept:.3f}",
+            f"{by_people:.3f}",
             f"{_share(iter(known)):.3f}" if known else "",
             f"{len(self.data.items) / self.seconds:,.0f}",
         ]
@@ -286,9 +291,9 @@ def main() -> None:
     if not chosen.evals:
         return
     print(
-        "\n| dialogues | n | facts each | turns kept | gold turns kept | with the answer | messages/CPU s |"
+        "\n| dialogue | n | facts each | turns kept | gold kept | of people's | with answer | texts/CPU s |"
     )
-    print("|---" * 7 + "|")
+    print("|---" * 8 + "|")
     for name in chosen.data:
         dialogues = Dialogues(Path(chosen.evals), name)
         print(dialogues.row(), *dialogues.lost(chosen.lost), sep="\n")
