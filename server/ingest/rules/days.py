@@ -229,6 +229,7 @@ def _compiled(*rules: tuple[str, _Rule]) -> _Rules:
 
 _EN_COUNT = r"(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|couple|few|several)"
 _EN_WEEKDAY = r"(?P<weekday>monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+_NOT_LAST = r"(?<!last )(?<!past )(?<!previous )"
 _ZH_COUNT = r"(?P<count>\d{1,3}|[一二三四五六七八九十两几])"
 _DATE_BEFORE = r"(?<![月\d路街道巷弄区栋])"
 _BEHIND = _compiled(
@@ -244,10 +245,13 @@ _AHEAD = _compiled(
     (rf"{_ZH_COUNT}个?(?P<unit>天|日|周|星期|礼拜|月|年)(?:之|以)?[后内]", _in_count),
     (r"\bend of (?:the|this) (?P<unit>week|month|year)\b", _end_of),
     (r"(?<!\d)(?P<unit>周|月|年)(?:底|末之?前)", _end_of),
-    (rf"\b(?:(?P<which>next|this|on|by|until|before|coming|this coming|due) )?{_EN_WEEKDAY}\b", _weekday),
-    (r"(?P<which>下+|这|本)?个?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])", _weekday),
-    (r"\b(?:(?P<which>next|this|the|on the) )?weekend\b", _weekend),
-    (r"(?P<which>下+|这|本)?个?周末", _weekend),
+    (
+        rf"\b(?:(?P<which>next|this|on|by|until|before|coming|this coming|due) )?{_NOT_LAST}{_EN_WEEKDAY}\b",
+        _weekday,
+    ),
+    (r"(?<!上)(?<!上个)(?P<which>下+|这|本)?个?(?:周|星期|礼拜)(?P<weekday>[一二三四五六日天])", _weekday),
+    (rf"\b(?:(?P<which>next|this|the|on the) )?{_NOT_LAST}weekend\b", _weekend),
+    (r"(?<!上)(?<!上个)(?P<which>下+|这|本)?个?周末", _weekend),
     (
         rf"{_DATE_BEFORE}(?:(?P<which>下+|这|本)个?月)?(?P<day>3[01]|[12]\d"
         rf"|[1-9])[号日](?![楼线院门室])",
