@@ -1,5 +1,5 @@
-"""Shows what Scrubjay does, with a server of its own: two tenants, a conversation each, both remembered,
-and two devices of one user that work offline and sync.
+"""Shows what Scrubjay does, with a server of its own: two tenants, a conversation each, both remembered, a
+chat that is learnt from, and two devices of one user that work offline and sync.
 
 Every step is checked as it is shown. Where one does not give what it promises, a line says which and the
 exit code is 1.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
+from learning import show_learning
 from local_server import LocalServer, ServerFailed, local_server
 from rich.console import Console
 from rich.text import Text
@@ -88,6 +89,7 @@ def tell(console: Console, server: LocalServer) -> None:
         show_history(console, homes[0], [ids[script.delete.text], ids[script.update.old]])
         heading(console, "The other tenant finds nothing of it")
         look_across(console, homes, ids[script.update.old])
+        show_learning(console, homes[1].memories)
     show_devices(console, server, script)
 
 
