@@ -163,6 +163,14 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("sync", {"device": "laptop"}),
         ("web_update", {"slot": 0, "value": ("privacy_level", 3)}),
     ],
+    "a file that goes back to when a memory was local deletes that one alone": [
+        ("add", {"device": "phone", "slot": 0, "level": PrivacyLevel.LOCAL_ONLY, "scope": "general"}),
+        ("save_file", {"device": "phone"}),
+        ("update", {"device": "phone", "slot": 0, "value": ("privacy_level", 3)}),
+        ("sync", {"device": "phone", "faults": ("ok", "ok", "the app writes meanwhile"), "vectors": True}),
+        ("roll_back", {"device": "phone"}),
+        ("delete", {"device": "phone", "slot": 0}),
+    ],
 }
 
 

@@ -132,9 +132,10 @@ def _write(
     fast = device.clock_offset > 0
     if deletes:
         occasions.a_deleted_memory_is_not_shown(new)
-        if (device.place.incarnation, memory_id) not in world.oracle.ever_known and not any(
-            each.memory_id == memory_id for each in after.outbox
-        ):
+        unknown = (device.place.incarnation, memory_id) not in world.oracle.ever_known
+        queued = any(each.memory_id == memory_id for each in after.outbox)
+        # A local one goes from here alone, though the file may have shared it before it went back in time.
+        if memory_id in before.local or (unknown and not queued):
             device.edits = [edit for edit in device.edits if edit.memory_id != memory_id]
             return
         device.edits.append(Edit(memory_id, {}, fast, deletes=True))
