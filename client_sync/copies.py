@@ -307,6 +307,8 @@ class Copies:
         stamp = UNSENT if copy is None else copy.commit_stamp
         beneath = (key, stamp, None, None) if copy is None else (key, stamp, copy.message, copy.field_stamps)
         self._sql.execute("INSERT OR REPLACE INTO beneath VALUES (?, ?, ?, ?)", beneath)
+        if copy is None and self.buried(memory_id):
+            return None  # an answered create may still wait for its page, which the deletion overtook
         state = None if copy is None else copy.state
         for entry in entries:
             state, _ = overlay(state, entry.operation, self._identity.client_id)

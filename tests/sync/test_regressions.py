@@ -171,6 +171,16 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("roll_back", {"device": "phone"}),
         ("delete", {"device": "phone", "slot": 0}),
     ],
+    "a deletion that overtakes the page of an answered create is not shown over": [
+        ("add", {"device": "phone", "slot": 3, "level": SHARED, "scope": "work"}),
+        ("web_add", {"slot": 1, "level": PrivacyLevel.PRIVATE, "scope": "general"}),
+        ("limits", {"page_bytes": 1, "operations": 2, "chunk_bytes": 4096}),
+        ("sync", {"device": "phone", "faults": ("ok", "ok", "the app writes meanwhile"), "power": True}),
+        ("web_delete", {"slot": 3}),
+        ("watch", {"device": "phone", "writes": 1, "crash": 4}),
+        ("web_update", {"slot": 1, "value": ("valid_to", 500)}),
+        ("sync", {"device": "phone", "faults": ("ok", "ok", "request lost"), "crash": 30, "power": True}),
+    ],
 }
 
 
