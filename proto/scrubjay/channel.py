@@ -48,6 +48,7 @@ _RETRIES = {
         # even when it is cancelled (seen with grpcio 1.85). Who reads one begins it again.
         {
             "name": [
+                {"service": "scrubjay.v1.MemoryService", "method": "Watch"},
                 {"service": "scrubjay.v1.SyncService", "method": "Snapshot"},
                 {"service": "scrubjay.v1.SyncService", "method": "Watch"},
             ]
