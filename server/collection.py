@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-from scrubjay.memory import Micros
+from scrubjay.memory import DAY_MICROS, Micros
 from scrubjay.stamp import COUNTER_BITS, CommitStamp
 from server.shard import Shard
 
 INTERVAL_SECONDS = 3600
 """So that a server that is restarted every day collects too; mostly there is nothing."""
-_DAY_MICROS = 24 * 3600 * 1_000_000
 
 
 class Collector:
@@ -19,7 +18,7 @@ class Collector:
 
     def __init__(self, shards: Iterable[Shard], keep_days: int, clock: Callable[[], Micros]) -> None:
         self._shards = list(shards)
-        self._keep_micros = keep_days * _DAY_MICROS
+        self._keep_micros = keep_days * DAY_MICROS
         self._clock = clock
 
     def run(self, ending: threading.Event) -> int:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from scrubjay.errors import ScrubjayError
-from scrubjay.memory import ClientId, Micros
+from scrubjay.memory import DAY_MICROS, ClientId, Micros
 from server.ingest.author import Author, server_replica
-from server.ingest.forgetting import CHUNK, DAY_MICROS, SWEEP_ROLE, Forgotten, Sweep
+from server.ingest.forgetting import CHUNK, SWEEP_ROLE, Forgotten, Sweep
 from server.router import Router
 from server.shard import Shard
 from server.store.use_reading import FIRST

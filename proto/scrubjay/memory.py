@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 from typing import NewType, Protocol, TypeAlias
 
@@ -43,6 +43,7 @@ MAX_JSON_DEPTH = 16
 MAX_MESSAGE_IDS = 64
 MIN_MICROS = Micros(-62_135_596_800_000_000)
 MAX_MICROS = Micros(253_402_300_799_999_999)
+DAY_MICROS = 24 * 3600 * 1_000_000
 
 DEFAULT_SCOPE = "general"
 DEFAULT_CATEGORY = "FACT"
@@ -231,6 +232,16 @@ def parse_time(text: str) -> Micros | None:
         offset = (int(hours) * 60 + int(minutes)) * 60_000_000
         micros += offset if sign == "-" else -offset
     return Micros(micros) if MIN_MICROS <= micros <= MAX_MICROS else None
+
+
+def utc_day(at: Micros) -> date:
+    """The UTC day of an instant of the years 1 to 9999."""
+    return (_EPOCH + timedelta(microseconds=at)).date()
+
+
+def midnight(day: date) -> Micros:
+    """A UTC day's first instant."""
+    return Micros((day - _EPOCH.date()).days * DAY_MICROS)
 
 
 def normal_json(value: JsonValue) -> JsonValue:

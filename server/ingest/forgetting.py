@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, expired, permitted, within
+from scrubjay.memory import DAY_MICROS, ClientId, Memory, MemoryId, Micros, expired, permitted, within
 from scrubjay.wire import commit_micros
 from server.ingest.author import Author
 from server.ingest.edits import bury
@@ -25,7 +25,6 @@ from tenants.tenant import Incarnation
 
 CHUNK = 250
 """Memories that are looked at, and go, at a time: their stream is locked for some 100 ms."""
-DAY_MICROS = 24 * 3600 * 1_000_000
 SWEEP_ROLE = "SWEEP"
 """The role that History names for what no caller deleted, but the daily sweep."""
 _ANY_CONFIDENCE = 2.0

@@ -18,25 +18,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scrubjay.memory import Micros
+from scrubjay.memory import DAY_MICROS, Micros, midnight, utc_day
 from server.index.columns import Mask
 from server.index.resident import ResidentStream
 from server.recall.dates import query_periods
 
 Measure = NDArray[np.float32]
 
-DAY = 86_400_000_000
-_EPOCH = date(1970, 1, 1)
-HALF_LIFE = 7 * DAY
+HALF_LIFE = 7 * DAY_MICROS
 """Of created_at, which is the time of what is told: the time of the last change is that of any new tag, or of
 an import."""
-OPEN = 3 * DAY
+OPEN = 3 * DAY_MICROS
 LOGISTIC_SLOPE = 10
 """A memory with a quarter of the query's weight measures 0.08, with three quarters 0.92."""
 
@@ -106,21 +103,13 @@ def time(asked: Asked) -> Measure | None:
     seen = created_at if asked.seen is None else created_at[asked.seen]
     if not len(seen):
         return None
-    periods = query_periods(asked.text, _day(asked.now), _day(int(seen.min())))
+    periods = query_periods(asked.text, utc_day(asked.now), utc_day(Micros(int(seen.min()))))
     if not periods:
         return None
-    spans = [(_begin(one.start), _begin(one.end)) for one in periods]
+    spans = [(midnight(one.start), midnight(one.end)) for one in periods]
     times = created_at, asked.stream.columns.time("valid_from")
     found: Mask = np.logical_or.reduce([(a <= time) & (time < b) for time in times for a, b in spans])
     return found.astype(np.float32)
-
-
-def _day(time: int) -> date:
-    return _EPOCH + timedelta(days=time // DAY)
-
-
-def _begin(day: date) -> int:
-    return (day - _EPOCH).days * DAY
 
 
 ARMS: Mapping[str, Callable[[Asked], Measure | None]] = MappingProxyType(
@@ -131,7 +120,7 @@ ARMS: Mapping[str, Callable[[Asked], Measure | None]] = MappingProxyType(
 
 def decay(stream: ResidentStream, now: Micros, per_day: float) -> NDArray[np.float64]:
     """What is left of a score, by slot: ``per_day`` to the power of the days since the last access."""
-    return _ages(stream.columns.last_access(), now, per_day, DAY)
+    return _ages(stream.columns.last_access(), now, per_day, DAY_MICROS)
 
 
 def _ages(times: NDArray[np.int64], now: Micros, base: float, unit: int) -> NDArray[np.float64]:

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from scrubjay.memory import Memory, canonical_json
-from scrubjay.wire import to_timestamp
+from scrubjay.memory import Memory, canonical_json, utc_day
 from server.recall.search import Hit
 
 OPENING = "<scrubjay-memories>"
@@ -138,7 +137,7 @@ def _line(memory: Memory) -> str:
 
 def _day(memory: Memory) -> str:
     at = memory.created_at if memory.valid_from is None else memory.valid_from
-    return to_timestamp(at).ToDatetime().date().isoformat()
+    return utc_day(at).isoformat()
 
 
 def _tokens(lines: Iterable[str]) -> int:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, timedelta
 
 from scrubjay import v1
-from scrubjay.memory import Micros, within
+from scrubjay.memory import DAY_MICROS, utc_day, within
 from scrubjay.text import tokens
 from server.index.columns import INHERITED_SCOPE
-from server.recall.arms import DAY
 from server.recall.query import Hit, Query
 
-_EPOCH = date(1970, 1, 1)
 _MOST_WORDS = 5
 
 
@@ -50,15 +47,15 @@ def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
     if measures.get("tag"):
         yield f"{measures['tag']:.0%} of the query's words name a tag of it"
     if "recent" in measures:
-        days = max(0, view.now - memory.created_at) / DAY
+        days = max(0, view.now - memory.created_at) / DAY_MICROS
         yield f"it is {days:.0f} days old" if days >= 1 else "it is of today"
     if measures.get("open_tasks"):
         yield "it is a task of these days"
     if measures.get("speaker"):
         yield f"it was said by {memory.source.role}, whom the query asks about"
     if measures.get("time"):
-        begun = "" if memory.valid_from is None else f" and holds from {_day(memory.valid_from)}"
-        yield f"it is of {_day(memory.created_at)}{begun}, a time that the query names"
+        begun = "" if memory.valid_from is None else f" and holds from {utc_day(memory.valid_from)}"
+        yield f"it is of {utc_day(memory.created_at)}{begun}, a time that the query names"
     if measures.get("neighbours"):
         yield "what was said beside it matches better"
     if measures.get("newer"):
@@ -71,10 +68,6 @@ def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
         yield f"it ranks under {memory.superseded_by}, which replaced it"
     if view.inherited_scopes and not any(within(memory.scope, scope) for scope in view.scopes):
         yield f"as a {memory.category} of {INHERITED_SCOPE} it is taken along"
-
-
-def _day(time: Micros) -> str:
-    return (_EPOCH + timedelta(days=time // DAY)).isoformat()
 
 
 def _words(matched: list[str], share: float | None) -> str:

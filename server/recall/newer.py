@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from scrubjay.memory import DAY_MICROS
+
 POOL = 10
 """Pairs are looked for among so many of the best."""
 AHEAD = 0.1
 """How far above the older one the newer one is put at most."""
 MOST_LIFT = 0.25
-DAY = 86_400_000_000
+SAME_TIME = DAY_MICROS
 """What is less than a day older is of the same time."""
 ALIKE, ALIKE_WIDTH, SAME_BEGINNING = 0.7, 0.5, 0.5
 AS_GOOD, AS_GOOD_WIDTH = 0.55, 0.3
@@ -37,7 +39,7 @@ def lifts(
     "My sister lives …") and answer the query about as well. Turns of a conversation gain nothing.
     """
     gain = np.zeros(len(scores))
-    older, later = np.nonzero(created_at[:, np.newaxis] + DAY < created_at)
+    older, later = np.nonzero(created_at[:, np.newaxis] + SAME_TIME < created_at)
     good = scores[later] / np.maximum(scores[older], 1e-6)
     counts = (voices[older] == voices[later]) & ~is_turn[later] & (good > AS_GOOD)
     older, later, good = older[counts], later[counts], good[counts]

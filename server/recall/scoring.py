@@ -91,7 +91,7 @@ def _newer(
     best = best[plain[best] > 0]
     chosen = slots[best]
     times = stream.columns.time("created_at")[chosen]
-    if not len(times) or times.max() - times.min() <= newer.DAY:
+    if not len(times) or times.max() - times.min() <= newer.SAME_TIME:
         return gain
     memories = [row.memory for slot in chosen.tolist() if (row := stream.rows[slot]) is not None]
     gain[best] = newer.lifts(

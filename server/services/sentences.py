@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 
-from scrubjay.memory import Micros
+from scrubjay.memory import DAY_MICROS, Micros, utc_day
 from scrubjay.merge import Outcome
 from scrubjay.operation import OperationKind
 from scrubjay.wire import commit_micros
-from server.ingest.forgetting import DAY_MICROS, SWEEP_ROLE, Forgotten
+from server.ingest.forgetting import SWEEP_ROLE, Forgotten
 from server.store.history import HistoryChange, HistoryRow
 
 MOST_NAMED = 4
 """Fields that a sentence names; it counts the others."""
 _NOBODY = "A client without a name"
 _NAMELESS = {SWEEP_ROLE: "The daily sweep"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((24 * 3600, "day"), (3600, "hour"), (60, "minute"))
 
 
@@ -41,14 +39,10 @@ def why(one: Forgotten, now: Micros) -> str:
     """Why a memory goes in a sweep."""
     memory = one.memory
     if one.rule is None and memory.expires_at is not None:
-        return f"It expired on {_date(memory.expires_at)}."
+        return f"It expired on {utc_day(memory.expires_at)}."
     days = (now - one.used_at) // DAY_MICROS
-    used = f"It was last used on {_date(one.used_at)}, {days} day{'' if days == 1 else 's'} ago"
+    used = f"It was last used on {utc_day(one.used_at)}, {days} day{'' if days == 1 else 's'} ago"
     return f"{used}, and its confidence is {memory.confidence:g}; the rule is: {one.rule}."
-
-
-def _date(time: Micros) -> str:
-    return (_EPOCH + timedelta(microseconds=time)).date().isoformat()
 
 
 def _late(row: HistoryRow) -> str:

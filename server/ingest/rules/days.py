@@ -10,14 +10,12 @@ import calendar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
-from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros, midnight, utc_day
 from server.recall.dates import Period, query_periods
 
 _DAY = timedelta(days=1)
-_EPOCH = date(1970, 1, 1)
-_MICROS_A_DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +28,12 @@ class Days:
     @property
     def valid_from(self) -> Micros | None:
         """Its first instant."""
-        return None if self.start is None else _midnight(self.start)
+        return None if self.start is None else midnight(self.start)
 
     @property
     def valid_to(self) -> Micros:
         """The instant after its last."""
-        return _midnight(self.end)
+        return midnight(self.end)
 
     @property
     def is_short(self) -> bool:
@@ -45,8 +43,7 @@ class Days:
 
 def day_of(at: Micros) -> date:
     """The UTC day of an instant, clamped to years 2 to 9998."""
-    second = min(max(at, MIN_MICROS), MAX_MICROS) // 1_000_000
-    day = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)).date()
+    day = utc_day(min(max(at, MIN_MICROS), MAX_MICROS))
     return min(max(day, date(2, 1, 1)), date(9998, 12, 31))
 
 
@@ -100,10 +97,6 @@ def _next_year(day: date) -> date:
 
 def _days(period: Period) -> Days:
     return Days(period.start, period.end)
-
-
-def _midnight(day: date) -> Micros:
-    return Micros((day - _EPOCH).days * _MICROS_A_DAY)
 
 
 _Rule = Callable[[re.Match[str], date], Days]
