@@ -19,7 +19,7 @@ from scrubjay import v1
 from scrubjay.feed import MAX_CHANGES, bucket_digests, part, read_state, whole
 from scrubjay.memory import MemoryId, Subject, Viewer, id_bytes
 from scrubjay.stamp import CommitStamp
-from server.store.memory_store import FeedRow, Grave, Reading, Retraction, StreamKey
+from server.store.memory_store import FeedRow, Grave, Reading, Retraction, StreamHead, StreamKey
 from server.store.rows import CREATED, may_hear, to_field_commits
 
 MOST_LOOKED_AT = 20_000
@@ -78,6 +78,11 @@ class Position:
 BEGINNING = Position(_NOTHING, _NOTHING, 0)
 
 
+def at_head(head: StreamHead | None) -> Position:
+    """Where who pulled until there was no more stands, of a stream that stands at ``head``."""
+    return BEGINNING if head is None else Position(head.head, head.head, head.epoch)
+
+
 @dataclass(frozen=True, slots=True)
 class FeedPage:
     """Changes in commit-stamp order, where they end, and whether there are more."""
@@ -116,7 +121,7 @@ def read_page(
         if change is not None:
             changes.append((item.memory_id, at, change))
             size += change.ByteSize() + _FRAME_BYTES
-    return FeedPage(changes, Position(head.head, head.head, head.epoch), more=False)
+    return FeedPage(changes, at_head(head), more=False)
 
 
 class _Item(Protocol):

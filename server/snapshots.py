@@ -22,9 +22,9 @@ from typing import BinaryIO
 from scrubjay.errors import SnapshotGone, Unavailable
 from scrubjay.memory import Viewer
 from server.ending import Ending
-from server.feed import BEGINNING, Position, hidden
+from server.feed import BEGINNING, Position, at_head, hidden
 from server.snapshot_file import write_file
-from server.store.memory_store import MemoryStore, Reading, StreamHead, StreamKey
+from server.store.memory_store import MemoryStore, Reading, StreamKey
 from server.store.rows import may_hear
 
 KEPT_SECONDS = 15 * 60
@@ -206,7 +206,7 @@ class Snapshots:
 
     def _found(self, store: MemoryStore, key: StreamKey, viewer: Viewer) -> Snapshot | None:
         with store.read() as reading:
-            position = _position(reading.head(key))
+            position = at_head(reading.head(key))
         return self._find(self._name(key, viewer, position))
 
     def _wake(self) -> None:
@@ -234,7 +234,7 @@ class Snapshots:
             os.close(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             head, row_count = write_file(beside, store, key, viewer, lambda: ending.over)
             _go_on(ending)
-            position = _position(head)
+            position = at_head(head)
             name, total_bytes = self._name(key, viewer, position), beside.stat().st_size
             beside.rename(self._path(name))
         except (sqlite3.Error, OSError) as error:
@@ -246,10 +246,6 @@ class Snapshots:
         snapshot = Snapshot(name, key, viewer, position, row_count, total_bytes)
         self._keep(snapshot)
         return snapshot
-
-
-def _position(head: StreamHead | None) -> Position:
-    return BEGINNING if head is None else Position(head.head, head.head, head.epoch)
 
 
 def _taken_back(reading: Reading, snapshot: Snapshot) -> bool:

@@ -13,7 +13,7 @@ from scrubjay.feed import MAX_CHANGES, pack
 from scrubjay.memory import Subject, Viewer
 from server.cursor import Cursors
 from server.ending import Ending
-from server.feed import BEGINNING, Position
+from server.feed import at_head
 from server.shard import Shard
 from server.snapshots import Snapshot, Snapshots
 from server.store.memory_store import StreamKey
@@ -66,8 +66,7 @@ class Downloads:
         self, shard: Shard, key: StreamKey, subject: Subject, viewer: Viewer, count: int
     ) -> v1.SnapshotResponse:
         """The newest memories, and where the stream stood before they were read."""
-        head = shard.head(key)
-        stood = BEGINNING if head is None else Position(head.head, head.head, head.epoch)
+        stood = at_head(shard.head(key))
         page = shard.newest(key, subject, viewer, count)
         cursor = self._cursors.text(key, viewer.client_id, stood)
         return v1.SnapshotResponse(newest_page=pack(page), last_sync_at=cursor)

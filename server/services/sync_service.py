@@ -16,7 +16,7 @@ from scrubjay.stamp import CommitStamp
 from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
 from server.ending import Ending
-from server.feed import Position
+from server.feed import Position, at_head
 from server.ingest.author import Author, server_replica
 from server.ingest.batch import MOST_AHEAD_MILLIS, Sender
 from server.ingest.offers import Offered
@@ -258,7 +258,7 @@ class SyncService:
         cursor = self._cursors.read(place.key, place.viewer.client_id, request.last_sync_at)
         known, head, ours = place.shard.reconcile(place.key, place.viewer, ids, include_digests=bool(theirs))
         nothing = v1.OperationResult()
-        behind = head is not None and cursor != Position(head.head, head.head, head.epoch)
+        behind = head is not None and cursor != at_head(head)
         return v1.ReconcileResponse(
             results=[v1.OperationResult.FromString(known[i]) if i in known else nothing for i in ids],
             differing_buckets=[n for n, digest in enumerate(ours) if digest != theirs[n]],

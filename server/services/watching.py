@@ -12,7 +12,7 @@ from scrubjay.memory import Micros
 from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
 from server.ending import Ending
-from server.feed import BEGINNING, FeedPage, Position
+from server.feed import BEGINNING, FeedPage, Position, at_head
 from server.pull import Pull, Pulled
 from server.shard import Shard
 
@@ -43,7 +43,7 @@ def watch(
             if page.more or _under_way(pull):
                 here = pull.cursor if isinstance(pull.cursor, Position) else BEGINNING
                 # Before it is said: what is written behind this, whoever pulls at once may not get.
-                page = FeedPage([], _at_head(shard, pull), more=False)
+                page = FeedPage([], at_head(shard.head(pull.key)), more=False)
                 yield _response(told, FeedPage([], here, more=True), told, clock)
                 told = cursors.text(pull.key, pull.viewer.client_id, page.position)
                 said = time.monotonic()
@@ -59,12 +59,6 @@ def watch(
 
 def _under_way(pull: Pull) -> bool:
     return isinstance(pull.cursor, Position) and pull.cursor.under_way
-
-
-def _at_head(shard: Shard, pull: Pull) -> Position:
-    """Where a client stands that pulls now until there is no more, if nothing else is written."""
-    head = shard.head(pull.key)
-    return BEGINNING if head is None else Position(head.head, head.head, head.epoch)
 
 
 def _response(told: str, page: FeedPage, until: str, clock: Callable[[], Micros]) -> v1.WatchResponse:
