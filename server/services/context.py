@@ -40,8 +40,8 @@ class Contexts(Finding):
             min_revision=request.min_revision,
             top_k=bounds.items * _POOL,
         )
-        query = self._query(search, caller)
-        context = compose(self._hits(search, caller, query).hits, bounds)
+        sought = self._sought(search, caller)
+        query, context = sought.query, compose(self._hits(search, caller, sought).hits, bounds)
         if request.count_access:
             self._count(caller, [item.hit.row.memory for item in context.items])
         return v1.ContextResponse(

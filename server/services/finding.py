@@ -32,8 +32,16 @@ from server.services.requests import (
     read_subject,
 )
 from server.services.reranking import asked_rerank, outcome
-from server.store.memory_store import StreamKey
+from server.store.memory_store import Extent, StreamKey
 from tenants.tenant import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What a request looks for, and in what."""
+
+    extent: Extent
+    query: Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +57,8 @@ class Finding(MemoryDoor):
 
     def search(self, request: v1.SearchRequest, caller: Caller) -> bytes:
         """A subject's memories by meaning and by words; those of all subjects for a key that may."""
-        query = self._query(request, caller)
-        found = self._hits(request, caller, query)
+        sought = self._sought(request, caller)
+        query, found = sought.query, self._hits(request, caller, sought)
         if request.count_access:
             self._count(caller, [hit.row.memory for hit in found.hits])
         return encoding.search_response(
@@ -73,9 +81,9 @@ class Finding(MemoryDoor):
         check_memory_id("memory_id", request.memory_id)
         search, tenant = request.search, tenant_of(caller)
         with inside("search"):
-            query, subject = self._query(search, caller), _subject(search, caller)
+            sought = self._sought(search, caller)
             revision = self._revisions.heads(tenant.incarnation, search.min_revision)
-        extent = tenant.incarnation if subject is None else StreamKey(tenant.incarnation, subject.key)
+        extent, query = sought.extent, sought.query
         shard, memory_id = self._router.shard(tenant), MemoryId(request.memory_id)
         if isinstance(extent, StreamKey) and search.HasField("as_of"):
             miss = shard.explain_past_miss(extent, query, memory_id, self._embed, revision)
@@ -89,9 +97,9 @@ class Finding(MemoryDoor):
             explanation=explain(query, miss.hit) if miss.hit else None,
         )
 
-    def _query(self, request: v1.SearchRequest, caller: Caller) -> Query:
+    def _sought(self, request: v1.SearchRequest, caller: Caller) -> Sought:
         """What a request looks for, checked and embedded."""
-        subject = _subject(request, caller)
+        incarnation, subject = tenant_of(caller).incarnation, _subject(request, caller)
         check(text_violation("query", request.query))
         recipe = RECIPES.get(request.recipe or "default")
         if recipe is None:
@@ -107,7 +115,8 @@ class Finding(MemoryDoor):
             valid_at=_time("valid_at", request),
         )
         vector = query_vector(request.query, recipe, self._embed_query)
-        return Query(request.query, vector, recipe, view, top_k, matches, neighbours)
+        extent = incarnation if subject is None else StreamKey(incarnation, subject.key)
+        return Sought(extent, Query(request.query, vector, recipe, view, top_k, matches, neighbours))
 
     def _count(self, caller: Caller, looked_at: Sequence[Memory]) -> None:
         """Count that these memories were looked at."""
@@ -121,20 +130,17 @@ class Finding(MemoryDoor):
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._embedder.embed(texts, TextKind.DOCUMENT)
 
-    def _hits(self, request: v1.SearchRequest, caller: Caller, query: Query) -> Found:
-        """What the query finds where the request says to look."""
-        tenant, subject = tenant_of(caller), _subject(request, caller)
+    def _hits(self, request: v1.SearchRequest, caller: Caller, sought: Sought) -> Found:
+        """What is found, now or as it was."""
+        tenant, extent, query = tenant_of(caller), sought.extent, sought.query
         revision = self._revisions.heads(tenant.incarnation, request.min_revision)
         shard = self._router.shard(tenant)
         asked = asked_rerank(request, query.top_k, self._rerankers)
         pool = query if asked is None else replace(query, top_k=asked.pool)
-        if subject is None:
-            hits = shard.search_tenant(tenant.incarnation, pool, revision)
-        elif request.HasField("as_of"):
-            key = StreamKey(tenant.incarnation, subject.key)
-            hits = shard.search_past(key, pool, self._embed, revision)
+        if isinstance(extent, StreamKey) and request.HasField("as_of"):
+            hits = shard.search_past(extent, pool, self._embed, revision)
         else:
-            hits = shard.search(StreamKey(tenant.incarnation, subject.key), pool, revision)
+            hits = shard.search(extent, pool, revision)
         if asked is None:
             return Found(hits)
         reranked = rerank(asked.reranker, query.text, hits, query.top_k)

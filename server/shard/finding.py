@@ -19,27 +19,15 @@ from server.store.memory_store import (
     Reading,
     StreamKey,
 )
-from tenants.tenant import Incarnation
 
 
 class ShardFinding(ShardParts):
     """Looks for memories in what is resident."""
 
     def search(
-        self, key: StreamKey, query: Query, revision: Mapping[StreamKey, CommitStamp]
-    ) -> Sequence[Hit]:
-        """The best hits of the stream, which is brought up to date first."""
-        return self._search(key, query, revision)
-
-    def search_tenant(
-        self, incarnation: Incarnation, query: Query, revision: Mapping[StreamKey, CommitStamp]
-    ) -> Sequence[Hit]:
-        """The best hits of all streams of the tenant, each of which is brought up to date first."""
-        return self._search(incarnation, query, revision)
-
-    def _search(
         self, extent: Extent, query: Query, revision: Mapping[StreamKey, CommitStamp]
     ) -> Sequence[Hit]:
+        """The best hits of the extent, every stream of which is brought up to date first."""
         if revision:
             with self._reading(revision):
                 pass
