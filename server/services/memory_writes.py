@@ -102,9 +102,10 @@ class MemoryWrites(MemoryDoor):
         vectors = self._embedder.embed([one.memory.content for one in found], TextKind.DOCUMENT)
         found = corrected_within(found, vectors)
         older = [
-            corrected(shard.search(key, query, {}), one) if one.replaces else []
+            corrected(shard.search(key, _correction_query(one, vector, caller, now), {}), one)
+            if one.replaces
+            else []
             for one, vector in zip(found, vectors, strict=True)
-            for query in (_correction_query(one, vector, caller, now),)
         ]
         drafts = [
             Draft(one.memory, vector, reason=f"rule: {one.rule}" if one.rule else "")
