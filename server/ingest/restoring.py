@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scrubjay.errors import EtagMismatch, InvalidField, MemoryDeleted, MemoryNotFound
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros, expired, permitted
 from scrubjay.merge import KEYED_FIELDS, WriteResult, put
+from server.ingest.adding import Added, Draft, add
 from server.ingest.author import Author
 from server.ingest.edits import Edit, update
-from server.ingest.raw import Draft, add
 from server.past import made, stored, taken_away
 from server.store.history import HistoryChange, HistoryRow
 from server.store.memory_store import Reading, StoredMemory, StreamKey, Writing
@@ -128,10 +128,10 @@ def restore(
     if isinstance(what, Revival):
         assert vector is not None  # a memory has a content
         drafts = [Draft(what.memory, vector, restores=what.of)]
-        (added,) = add(writing, key.incarnation, space, drafts, author, now // 1000)
-        if not isinstance(added, StoredMemory):
+        (added,) = add(writing, key.incarnation, space, drafts, author, now)
+        if not isinstance(added, Added):
             raise added
-        return added, ()
+        return added.stored, ()
     edit = what if vector is None else what.embedded(vector)
     try:
         return update(writing, key, space, edit, author, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from server.services.adding import Adding
 from server.services.backend_watch import BackendWatch
 from server.services.context import Contexts
 from server.services.feedback import Feedback
@@ -23,5 +24,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
 """Who may call what."""
 
 
-class MemoryService(MemoryWrites, Restoring, MemoryReads, Forgetting, Feedback, BackendWatch, Contexts):
+class MemoryService(
+    Adding, MemoryWrites, Restoring, MemoryReads, Forgetting, Feedback, BackendWatch, Contexts
+):
     """Answers MemoryService's RPCs."""

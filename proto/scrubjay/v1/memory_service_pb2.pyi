@@ -48,6 +48,26 @@ WRITE_POLICY_RULES: WritePolicy.ValueType  # 2
 """Rules for Chinese and English find the sentences that are worth remembering, without a model."""
 Global___WritePolicy: _TypeAlias = WritePolicy  # noqa: Y015
 
+class _AddStatus:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AddStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AddStatus.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ADD_STATUS_UNSPECIFIED: _AddStatus.ValueType  # 0
+    """Not said: it was refused."""
+    ADD_STATUS_ADDED: _AddStatus.ValueType  # 1
+    """It is stored as a new memory."""
+
+class AddStatus(_AddStatus, metaclass=_AddStatusEnumTypeWrapper):
+    """How an Add of one memory ended that was not refused."""
+
+ADD_STATUS_UNSPECIFIED: AddStatus.ValueType  # 0
+"""Not said: it was refused."""
+ADD_STATUS_ADDED: AddStatus.ValueType  # 1
+"""It is stored as a new memory."""
+Global___AddStatus: _TypeAlias = AddStatus  # noqa: Y015
+
 class _FeedbackKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -427,10 +447,13 @@ class AddResult(_message.Message):
     MESSAGE_INDEX_FIELD_NUMBER: _builtins.int
     RULE_FIELD_NUMBER: _builtins.int
     SUPERSEDED_IDS_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
     message_index: _builtins.int
     """Of an Add of messages: the place of the message that it comes from, from 0."""
     rule: _builtins.str
     """The rule that found it; empty where none did."""
+    status: Global___AddStatus.ValueType
+    """How it ended."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
         """The memory as stored."""
@@ -451,10 +474,11 @@ class AddResult(_message.Message):
         message_index: _builtins.int = ...,
         rule: _builtins.str = ...,
         superseded_ids: _abc.Iterable[_builtins.str] | None = ...,
+        status: Global___AddStatus.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "message_index", b"message_index", "result", b"result", "rule", b"rule", "superseded_ids", b"superseded_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "message_index", b"message_index", "result", b"result", "rule", b"rule", "status", b"status", "superseded_ids", b"superseded_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["memory", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015

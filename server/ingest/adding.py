@@ -1,19 +1,21 @@
-"""The RAW policy: what a caller gives is what is stored, as it is."""
+"""Adding: new memories with all that belongs to them, in one unit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import MemoryExists
-from scrubjay.memory import Memory
+from scrubjay.memory import Memory, MemoryId, Micros
 from scrubjay.merge import create
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
 from server.ingest.author import Author, first_values
+from server.ingest.correcting import supersede
 from server.ingest.operations import end_waits
 from server.store.rows import StoredMemory, StreamKey
 from server.store.vector_codec import encode_vectors
@@ -26,7 +28,8 @@ class Draft:
     """A valid memory that is not stored yet, and the vector of its content.
 
     ``named`` says that its writer chose its id, so that a device's edits may wait for it. ``restores`` is the
-    deleted memory that it brings back, if it does. ``reason`` is for History.
+    deleted memory that it brings back, if it does. ``reason`` is for History. ``supersedes`` are memories of
+    its subject that it says are true no more.
     """
 
     memory: Memory
@@ -34,6 +37,22 @@ class Draft:
     named: bool = False
     restores: str = ""
     reason: str = ""
+    supersedes: tuple[MemoryId, ...] = ()
+
+
+class AddStatus(IntEnum):
+    """What became of a memory that was not refused; the numbers are the contract's."""
+
+    ADDED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What stands for a draft now, how it came to, and which memories it has put under itself."""
+
+    stored: StoredMemory
+    status: AddStatus
+    superseded: tuple[MemoryId, ...] = ()
 
 
 def add(
@@ -42,8 +61,8 @@ def add(
     space: str,
     drafts: Sequence[Draft],
     author: Author,
-    now_millis: int,
-) -> list[StoredMemory | MemoryExists]:
+    now: Micros,
+) -> list[Added | MemoryExists]:
     """Store the drafts whose ids are free; one result for each, in order."""
     ids = [draft.memory.id for draft in drafts]
     taken = {*writing.get_many(incarnation, ids), *writing.buried(incarnation, ids)}
@@ -54,21 +73,21 @@ def add(
         if accepted[-1]:
             taken.add(draft.memory.id)
             by_stream.setdefault(StreamKey(incarnation, draft.memory.subject.key), []).append(draft)
-    stored = {
-        one.memory.id: one
+    added = {
+        one.stored.memory.id: one
         for key, group in by_stream.items()
-        for one in _add_to_stream(writing, key, space, group, author, now_millis)
+        for one in _add_to_stream(writing, key, space, group, author, now)
     }
     return [
-        stored[memory_id] if fresh else MemoryExists(memory_id)
+        added[memory_id] if fresh else MemoryExists(memory_id)
         for memory_id, fresh in zip(ids, accepted, strict=True)
     ]
 
 
 def _add_to_stream(
-    writing: Writing, key: StreamKey, space: str, drafts: Sequence[Draft], author: Author, now_millis: int
-) -> list[StoredMemory]:
-    commit_stamps = writing.stamps(key, len(drafts), now_millis)
+    writing: Writing, key: StreamKey, space: str, drafts: Sequence[Draft], author: Author, now: Micros
+) -> list[Added]:
+    commit_stamps = writing.stamps(key, len(drafts), now // 1000)
     stamps = [Stamp(commit_stamp, author.replica) for commit_stamp in commit_stamps]
     stored = [
         StoredMemory.of(create(draft.memory, stamp), commit_stamp)
@@ -94,7 +113,15 @@ def _add_to_stream(
             for draft, one, stamp in zip(drafts, stored, stamps, strict=True)
         ],
     )
-    return _edited(writing, key, space, drafts, author, stored, now_millis)
+    stored = _edited(writing, key, space, drafts, author, stored, now)
+    return [
+        Added(
+            one,
+            AddStatus.ADDED,
+            tuple(supersede(writing, key, space, draft.supersedes, one.memory.id, author, now)),
+        )
+        for draft, one in zip(drafts, stored, strict=True)
+    ]
 
 
 def _edited(
@@ -104,12 +131,12 @@ def _edited(
     drafts: Sequence[Draft],
     author: Author,
     stored: list[StoredMemory],
-    now_millis: int,
+    now: Micros,
 ) -> list[StoredMemory]:
     """The memories with the edits that had waited for them."""
     named = [draft.memory for draft in drafts if draft.named]
     ids = [memory.id for memory in named]
-    if not named or not end_waits(writing, key, space, author, named[0].subject, ids, now_millis):
+    if not named or not end_waits(writing, key, space, author, named[0].subject, ids, now // 1000):
         return stored
     edited = writing.get_many(key.incarnation, ids)
     return [edited.get(one.memory.id, one) for one in stored]

@@ -1,0 +1,174 @@
+"""Adding memories, and what conversations say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scrubjay import v1
+from scrubjay.errors import InvalidField, MemoryExists, ScrubjayError, check
+from scrubjay.memory import (
+    Memory,
+    Micros,
+    local_violation,
+    new_memory_id,
+    request_id_violation,
+    violations,
+)
+from scrubjay.wire import from_message
+from server.index.columns import View
+from server.ingest.adding import Added, Draft, add
+from server.ingest.conversations import Learnt
+from server.ingest.correcting import CANDIDATES, corrected, corrected_within
+from server.providers.embedder import TextKind
+from server.recall.query import Query
+from server.recall.recipes import RECIPES
+from server.router import tenant_of
+from server.services.learning import learnt
+from server.services.memory_door import MemoryDoor, author_of
+from server.services.requests import MAX_BATCH
+from server.shard import Request, Shard
+from server.store.memory_store import StreamKey, Writing
+from tenants.tenant import Caller
+
+
+class Adding(MemoryDoor):
+    """The RPC that makes memories."""
+
+    def add(self, request: v1.AddRequest, caller: Caller) -> v1.AddResponse:
+        """Store memories as they are, or what a policy makes of messages; each with a result of its own."""
+        now, tenant = self._clock(), tenant_of(caller)
+        check(request_id_violation(request.request_id))
+        shard = self._router.shard(tenant)
+        identity = Request.of(tenant.incarnation, request, request.request_id, now)
+        if (first := shard.answered(identity, v1.AddResponse)) is not None:
+            return first
+        if request.messages:
+            return self._learn(request, caller, shard, identity)
+        if not 1 <= len(request.memories) <= MAX_BATCH:
+            raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
+        return self._keep(request, caller, shard, identity)
+
+    def _keep(
+        self, request: v1.AddRequest, caller: Caller, shard: Shard, identity: Request
+    ) -> v1.AddResponse:
+        """Store the given memories."""
+        # A microsecond apart, so that a list keeps the order of the batch, and none after its commit's
+        # millisecond, so that no memory is created after it was updated.
+        first_micros = identity.now // 1000 * 1000 - len(request.memories)
+        read = [
+            _readable(message, caller, Micros(first_micros + n)) for n, message in enumerate(request.memories)
+        ]
+        memories = [memory for memory in read if isinstance(memory, Memory)]
+        if not memories:
+            raise InvalidField(
+                violation.under(f"memories[{n}]")
+                for n, error in enumerate(read)
+                if isinstance(error, InvalidField)
+                for violation in error.field_violations
+            )
+        vectors = self._embedder.embed([memory.content for memory in memories], TextKind.DOCUMENT)
+        named = {message.id for message in request.memories}
+        drafts = [
+            Draft(memory, vector, memory.id in named)
+            for memory, vector in zip(memories, vectors, strict=True)
+        ]
+
+        def results(added: Sequence[Added | MemoryExists]) -> Iterable[v1.AddResult]:
+            following = iter(added)
+            every = [next(following) if isinstance(one, Memory) else one for one in read]
+            if not any(isinstance(one, Added) for one in every):
+                raise next(one for one in every if isinstance(one, ScrubjayError))
+            return (_result(one, n) for n, one in enumerate(every))
+
+        return self._store(caller, shard, identity, drafts, results)
+
+    def _learn(
+        self, request: v1.AddRequest, caller: Caller, shard: Shard, identity: Request
+    ) -> v1.AddResponse:
+        """Store what the messages say, and put under it what it says is true no more."""
+        tenant, now = tenant_of(caller), identity.now
+        found = learnt(request, caller, now)
+        if not found:
+            return v1.AddResponse()
+        key = StreamKey(tenant.incarnation, found[0].memory.subject.key)
+        vectors = self._embedder.embed([one.memory.content for one in found], TextKind.DOCUMENT)
+        drafts = []
+        for one, vector in zip(corrected_within(found, vectors), vectors, strict=True):
+            hits = shard.search(key, _correction_query(one, vector, caller, now), {}) if one.replaces else ()
+            reason = f"rule: {one.rule}" if one.rule else ""
+            drafts.append(Draft(one.memory, vector, reason=reason, supersedes=tuple(corrected(hits, one))))
+
+        def results(added: Sequence[Added | MemoryExists]) -> Iterable[v1.AddResult]:
+            for n, (one, result) in enumerate(zip(found, added, strict=True)):
+                message = _result(result, n)
+                message.message_index, message.rule = one.message, one.rule
+                yield message
+
+        return self._store(caller, shard, identity, drafts, results)
+
+    def _store(
+        self,
+        caller: Caller,
+        shard: Shard,
+        identity: Request,
+        drafts: Sequence[Draft],
+        results: Callable[[Sequence[Added | MemoryExists]], Iterable[v1.AddResult]],
+    ) -> v1.AddResponse:
+        """Store the drafts once for the request; ``results`` says what is answered of what became of them."""
+        tenant = tenant_of(caller)
+        keys = {StreamKey(tenant.incarnation, draft.memory.subject.key) for draft in drafts}
+
+        def unit(writing: Writing) -> v1.AddResponse:
+            added = add(writing, tenant.incarnation, tenant.space, drafts, author_of(caller), identity.now)
+            return v1.AddResponse(results=results(added), revision=self._revision(writing, keys))
+
+        return shard.write(identity, keys, v1.AddResponse, unit)
+
+
+def _correction_query(one: Learnt, vector: NDArray[np.float32], caller: Caller, now: Micros) -> Query:
+    """What finds the memories that a correction may replace: of its scope, agent and run."""
+    memory = one.memory
+    by_user = memory.subject.kind == "user"
+    view = View(caller.client_id, now, (memory.scope,), memory.agent_id if by_user else "", memory.run_id)
+    return Query(one.replaces, vector, RECIPES["default"], view, CANDIDATES)
+
+
+def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | InvalidField:
+    """A memory to add as a value, or what is wrong with it."""
+    try:
+        memory = from_message(
+            message,
+            memory_id=new_memory_id(now // 1000, os.urandom(10)),
+            owner=caller.client_id,
+            now=now,
+        )
+    except InvalidField as error:
+        return error
+    wrong = violations(memory)
+    if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
+        wrong.append(local)
+    return InvalidField(wrong) if wrong else memory
+
+
+def _result(result: Added | ScrubjayError, position: int) -> v1.AddResult:
+    if isinstance(result, Added):
+        return v1.AddResult(
+            memory=v1.Memory.FromString(result.stored.message),
+            status=v1.AddStatus.ValueType(result.status),
+            superseded_ids=result.superseded,
+        )
+    return v1.AddResult(
+        error=v1.ItemError(
+            code=result.code,
+            reason=result.reason,
+            message=result.message,
+            field_violations=[
+                v1.FieldViolation(field=violation.field, description=violation.description)
+                for violation in (v.under(f"memories[{position}]") for v in result.field_violations)
+            ],
+        )
+    )
