@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from scrubjay import v1
@@ -12,12 +9,6 @@ from scrubjay.errors import WatchTokenExpired
 from scrubjay.stamp import CommitStamp
 from server.ending import Ending
 from tests.devices import Server
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
 
 
 def add(server: Server, content: str) -> str:

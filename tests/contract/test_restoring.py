@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from sqlalchemy import text
@@ -16,17 +13,6 @@ from tenants.database import open_engine
 from tests.devices import KEY, Device, Server, short
 
 PRIVATE = PrivacyLevel.PRIVATE
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def phone(server: Server) -> Device:
-    return server.device("phone")
 
 
 def restore(server: Server, memory_id: str, operation_id: str = "", client: str = "web") -> v1.Memory:

@@ -37,22 +37,6 @@ PRIVATE = PrivacyLevel.PRIVATE
 PHONE, LAPTOP = Viewer(ClientId("phone")), Viewer(ClientId("laptop"))
 
 
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def phone(server: Server) -> Device:
-    return server.device("phone")
-
-
-@pytest.fixture
-def laptop(server: Server) -> Device:
-    return server.device("laptop")
-
-
 def asked(device: Device, **fields: object) -> list[v1.SnapshotResponse]:
     """Every response to a request."""
     request = v1.SnapshotRequest(**fields)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -45,12 +44,6 @@ NEVER = threading.Event()
 BOB = StreamKey(ACME, "user:bob")
 ENDED = threading.Event()
 ENDED.set()
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
 
 
 def task(content: str = "Call the plumber.", **fields: object) -> Memory:

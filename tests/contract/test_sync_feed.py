@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,22 +19,6 @@ from tenants.tenant import Incarnation
 from tests.devices import ACME, DAY, KEY, SECOND, Device, Server, opened, short
 
 PRIVATE, SHARED = int(PrivacyLevel.PRIVATE), int(PrivacyLevel.SHARED)
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def phone(server: Server) -> Device:
-    return server.device("phone")
-
-
-@pytest.fixture
-def laptop(server: Server) -> Device:
-    return server.device("laptop")
 
 
 @pytest.fixture

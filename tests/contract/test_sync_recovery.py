@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,17 +29,6 @@ from tests.devices import ALICE, NOW, Device, Server, short
 PRIVATE = PrivacyLevel.PRIVATE
 ROOT = Path(__file__).parent.parent.parent
 BEFORE = ReplicaId(b"b" * 16)
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def phone(server: Server) -> Device:
-    return server.device("phone")
 
 
 def new_id(n: int = 0) -> MemoryId:

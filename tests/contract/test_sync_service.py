@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,22 +21,6 @@ from tenants.tenant import Role
 from tests.devices import NOW, SECOND, Device, Server, short
 
 PRIVATE = PrivacyLevel.PRIVATE
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def phone(server: Server) -> Device:
-    return server.device("phone")
-
-
-@pytest.fixture
-def laptop(server: Server) -> Device:
-    return server.device("laptop")
 
 
 def unknown_id() -> str:

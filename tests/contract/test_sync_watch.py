@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,22 +26,6 @@ from tests.devices import KEY, Device, Server, Told
 
 PATIENCE = 20
 PRIVATE = PrivacyLevel.PRIVATE
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def phone(server: Server) -> Device:
-    return server.device("phone")
-
-
-@pytest.fixture
-def laptop(server: Server) -> Device:
-    return server.device("laptop")
 
 
 @dataclass
