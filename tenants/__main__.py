@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from google.protobuf.json_format import Parse, ParseError
+from google.protobuf.message import Message
 
 from scrubjay import v1
 from tenants.screen import (
@@ -93,10 +94,17 @@ def update(
             "'{}': only what expired. 'default': what a new tenant forgets."
         ),
     ] = None,
+    write_settings: Annotated[
+        str | None,
+        typer.Option(
+            help="""How Add writes, as JSON: '{"policy": "WRITE_POLICY_RAW", "custom_instructions": "…"}'. """
+            "'default': as for a new tenant."
+        ),
+    ] = None,
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Change a tenant's name, or what it forgets."""
+    """Change a tenant's name, what it forgets, or how it writes."""
     request = v1.UpdateTenantRequest(tenant=v1.Tenant(tenant_id=tenant_id))
     if name is not None:
         request.tenant.display_name = name
@@ -104,17 +112,23 @@ def update(
     if forget_policy is not None:
         request.update_mask.paths.append("forget_policy")
         if forget_policy != "default":
-            request.tenant.forget_policy.CopyFrom(_policy(forget_policy))
+            _parse(forget_policy, request.tenant.forget_policy, "--forget-policy")
+    if write_settings is not None:
+        request.update_mask.paths.append("write_settings")
+        if write_settings != "default":
+            _parse(write_settings, request.tenant.write_settings, "--write-settings")
     with _admin(server, api_key) as stub:
         answer = stub.UpdateTenant(request)
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
 
-def _policy(text: str) -> v1.ForgetPolicy:
+def _parse(text: str, message: Message, option: str) -> None:
+    """Fill a message from an option's JSON; it is then set, even where the JSON is empty."""
+    message.SetInParent()
     try:
-        return Parse(text, v1.ForgetPolicy())
+        Parse(text, message)
     except ParseError as error:
-        raise typer.BadParameter(str(error), param_hint="--forget-policy") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 @app.command()

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from scrubjay.memory import Micros
-from tenants.tenant import Caller
+from tenants.tenant import Caller, Incarnation
 
 _MICROS_PER_SECOND = 1_000_000
 
@@ -54,12 +54,23 @@ class _Recent:
     def forget(self, digest: bytes) -> None:
         self._entries.pop(digest, None)
 
+    def forget_of(self, incarnation: Incarnation) -> None:
+        theirs = [digest for digest, entry in self._entries.items() if _is_of(entry.credential, incarnation)]
+        for digest in theirs:
+            del self._entries[digest]
+
+
+def _is_of(credential: Credential | None, incarnation: Incarnation) -> bool:
+    tenant = None if credential is None else credential.caller.tenant
+    return tenant is not None and tenant.incarnation == incarnation
+
 
 class CredentialCache:
     """Credentials by key digest, safe for many threads. The digest is the HMAC, never the key.
 
-    Another server's revocation shows when an entry has aged ``seconds``, this one's at once. Keys that no
-    row answers for are kept apart, so that a flood of made-up keys cannot push the good ones out.
+    What another server revoked or changed shows when an entry has aged ``seconds``, what this one did at
+    once. Keys that no row answers for are kept apart, so that a flood of made-up keys cannot push the good
+    ones out.
     """
 
     def __init__(
@@ -97,3 +108,9 @@ class CredentialCache:
         with self._lock:
             self._forgotten += 1
             self._known.forget(digest)
+
+    def forget_tenant(self, incarnation: Incarnation) -> None:
+        """A tenant was changed: all that its credentials turned into is read again."""
+        with self._lock:
+            self._forgotten += 1
+            self._known.forget_of(incarnation)

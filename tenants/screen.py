@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 
 import typer
@@ -51,12 +51,27 @@ def tenant_table(tenant: v1.Tenant) -> Table:
         ("incarnation", tenant.incarnation),
         ("made", _time(tenant.created_at)),
         ("forgets", _forgets(tenant)),
+        ("writes", _writes(tenant.write_settings)),
+        *_prompts(tenant.write_settings),
     )
 
 
 def _forgets(tenant: v1.Tenant) -> str:
     policy = from_message(tenant.forget_policy) if tenant.HasField("forget_policy") else DEFAULT_POLICY
     return "; ".join(map(str, policy.rules)) or "only what expired"
+
+
+def _writes(settings: v1.WriteSettings) -> str:
+    if settings.policy == v1.WRITE_POLICY_UNSPECIFIED:
+        return "by the default policy"
+    return f"by the policy {v1.WritePolicy.Name(settings.policy).removeprefix('WRITE_POLICY_')}"
+
+
+def _prompts(settings: v1.WriteSettings) -> Iterator[tuple[str, str]]:
+    if settings.custom_instructions:
+        yield "instructions", settings.custom_instructions
+    if settings.custom_reconcile_prompt:
+        yield "reconcile prompt", settings.custom_reconcile_prompt
 
 
 def key_table(key: v1.ApiKey) -> Table:

@@ -11,6 +11,7 @@ from typing import NewType
 from scrubjay.errors import FieldViolation
 from scrubjay.memory import ClientId, Micros, Subject
 from tenants.forget_policy import ForgetPolicy
+from tenants.write_settings import DEFAULT_SETTINGS, WriteSettings
 
 Incarnation = NewType("Incarnation", str)
 """The UUID of one life of a tenant. Storage and cursors are keyed by it, never by the tenant's id."""
@@ -70,6 +71,7 @@ class Tenant:
     space: str
     created_at: Micros
     forget_policy: ForgetPolicy | None = None
+    write_settings: WriteSettings = DEFAULT_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from scrubjay.errors import (
     TenantExists,
 )
 from scrubjay.memory import ClientId, JsonValue, Micros
+from tenants import forget_policy, write_settings
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     KEY_ID_BYTES,
@@ -30,7 +31,7 @@ from tenants.credentials import (
     same_digest,
 )
 from tenants.database import migrate, open_engine
-from tenants.forget_policy import ForgetPolicy, to_text
+from tenants.forget_policy import ForgetPolicy
 from tenants.placement import place
 from tenants.registry import rows
 from tenants.registry.devices import Devices
@@ -48,6 +49,7 @@ from tenants.tenant import (
     Tenant,
     TenantState,
 )
+from tenants.write_settings import DEFAULT_SETTINGS, WriteSettings
 
 FIRST_TENANT_ID = "dev"
 
@@ -76,10 +78,15 @@ class TenantChanges:
     fields: frozenset[str]
     display_name: str = ""
     forget_policy: ForgetPolicy | None = None
+    write_settings: WriteSettings = DEFAULT_SETTINGS
 
     def columns(self) -> dict[str, str | None]:
         """The columns to write."""
-        values = {"display_name": self.display_name, "forget_policy": to_text(self.forget_policy)}
+        values = {
+            "display_name": self.display_name,
+            "forget_policy": forget_policy.to_text(self.forget_policy),
+            "write_settings": write_settings.to_text(self.write_settings),
+        }
         return {name: value for name, value in values.items() if name in self.fields}
 
 
@@ -146,7 +153,8 @@ class Registry:
     ) -> Tenant:
         """Write what ``changes`` names. Raises TenantNotFound, RequestIdReused.
 
-        A sweep that begins after this returns goes by the new policy, on every server.
+        Calls go by it when this returns, on other servers within the cache's seconds; a sweep that begins
+        after this returns, on every server.
         """
 
         def change(connection: Connection) -> Answer:
@@ -156,7 +164,9 @@ class Registry:
 
         body: JsonValue = ["update_tenant", tenant_id, changes.columns()]
         with self._engine.begin() as connection:
-            return rows.tenant(once(connection, request, body, now, change))
+            changed = rows.tenant(once(connection, request, body, now, change))
+        self._cache.forget_tenant(changed.incarnation)
+        return changed
 
     def get_tenant(self, tenant_id: str) -> Tenant:
         """The tenant of this id. Raises TenantNotFound."""

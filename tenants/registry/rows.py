@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from scrubjay.errors import TenantNotFound
 from scrubjay.memory import ClientId, Micros, Subject
-from tenants import forget_policy
+from tenants import forget_policy, write_settings
 from tenants.credential_cache import Credential
 from tenants.registry.tables import tenants
 from tenants.tenant import ApiKey, Caller, Device, Incarnation, Role, Tenant, TenantState
@@ -26,15 +26,19 @@ def tenant(row: Mapping[Any, Any]) -> Tenant:
         shard=row["shard"],
         space=row["space"],
         created_at=Micros(row["created_at"]),
-        forget_policy=forget_policy.from_text(row.get("forget_policy")),  # older answers have none
+        # Answers that an older version kept have none of these.
+        forget_policy=forget_policy.from_text(row.get("forget_policy")),
+        write_settings=write_settings.from_text(row.get("write_settings")),
     )
 
 
 def kept_tenant(tenant: Tenant) -> dict[str, Any]:
     """A tenant as a row of its table, and as an answer keeps it."""
     named = ("tenant_id", "display_name", "incarnation", "state", "shard", "space", "created_at")
-    policy = forget_policy.to_text(tenant.forget_policy)
-    return {name: getattr(tenant, name) for name in named} | {"forget_policy": policy}
+    return {name: getattr(tenant, name) for name in named} | {
+        "forget_policy": forget_policy.to_text(tenant.forget_policy),
+        "write_settings": write_settings.to_text(tenant.write_settings),
+    }
 
 
 def api_key(row: Mapping[Any, Any]) -> ApiKey:

@@ -48,10 +48,12 @@ tenants = Table(
     Column("space", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("forget_policy", Text),
+    Column("write_settings", Text),
     PrimaryKeyConstraint("tenant_id", name="catalogue_tenants_pk"),
     UniqueConstraint("incarnation", name="catalogue_tenants_by_incarnation"),
 )
-"""``forget_policy`` is a JSON array of rules; none where the tenant never said what it forgets."""
+"""``forget_policy`` is a JSON array of rules, ``write_settings`` a JSON object; each is NULL where the tenant
+never said."""
 
 api_keys = Table(
     "catalogue_api_keys",

@@ -28,6 +28,7 @@ from tenants.page_token import seal
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, TenantChanges
 from tenants.tenant import Caller, Role
 from tenants.tenant_service import ALLOWED, TenantAdminService
+from tenants.write_settings import WriteSettings
 
 NOW = Micros(1_796_000_000_123_456)
 SECRET = b"s" * 32
@@ -86,6 +87,10 @@ def policy(*rules: dict[str, Any]) -> v1.ForgetPolicy:
     return v1.ForgetPolicy(rules=[v1.ForgetRule(**rule) for rule in rules])
 
 
+def settings_request(**settings: Any) -> v1.UpdateTenantRequest:
+    return update_request("write_settings", write_settings=v1.WriteSettings(**settings))
+
+
 def rules_request(*rules: dict[str, Any]) -> v1.UpdateTenantRequest:
     return update_request("forget_policy", forget_policy=policy(*rules))
 
@@ -130,6 +135,28 @@ def test_a_tenant_is_changed_by_the_fields_of_the_mask(
     before.display_name = "acme"
     assert cleared == before
     assert registry.get_tenant("rival").display_name == "Rival"
+
+
+def test_how_a_tenant_writes_is_set_shown_and_cleared(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    prompts = {"custom_instructions": "Keep 猫.", "custom_reconcile_prompt": "x" * 8192}
+    asked: dict[str, Any] = {"policy": v1.WRITE_POLICY_RAW, **prompts}
+    key = registry.create_api_key("acme", Role.SERVICE, now=NOW).secret
+    assert registry.authenticate(key, NOW).tenant == acme_admin.tenant
+    changed = service.update_tenant(settings_request(**asked), acme_admin).tenant
+    assert changed.write_settings == v1.WriteSettings(**asked)
+    assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant == changed
+    assert changed in service.list_tenants(v1.ListTenantsRequest(), PLATFORM).tenants
+    caller = registry.authenticate(key, NOW)  # known a moment ago, and read again since the tenant changed
+    assert caller.tenant is not None
+    assert caller.tenant.write_settings == WriteSettings(v1.WRITE_POLICY_RAW, **prompts)
+    service.update_tenant(update_request("display_name", display_name="Acme"), PLATFORM)
+    assert registry.get_tenant("acme").write_settings == caller.tenant.write_settings
+    cleared = service.update_tenant(update_request("write_settings"), PLATFORM).tenant
+    assert cleared.write_settings == v1.WriteSettings()
+    assert registry.get_tenant("acme").write_settings == WriteSettings()
+    assert registry.get_tenant("rival").write_settings == WriteSettings()
 
 
 def test_a_repeated_change_gets_the_first_answer_and_changes_nothing(
@@ -448,6 +475,9 @@ LONG = "x" * 257
             for wrong in (0, -0.1, 1.1, float("nan"))
         ),
         (rules_request(*[{"unused_days": 1}] * 33), ["tenant.forget_policy.rules"]),
+        (settings_request(policy=99), ["tenant.write_settings.policy"]),
+        (settings_request(custom_instructions="é" * 4097), ["tenant.write_settings.custom_instructions"]),
+        (settings_request(custom_reconcile_prompt="\0"), ["tenant.write_settings.custom_reconcile_prompt"]),
         (v1.CreateApiKeyRequest(tenant_id="acme"), ["role"]),
         (v1.CreateApiKeyRequest(tenant_id="acme", role=99), ["role"]),  # type: ignore[arg-type]  # open enum
         (v1.CreateApiKeyRequest(tenant_id="acme", role=101), ["role"]),  # type: ignore[arg-type]  # open enum

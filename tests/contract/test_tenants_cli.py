@@ -93,6 +93,23 @@ def test_a_tenant_is_renamed_and_told_what_to_forget(running: Running) -> None:
     assert "--forget-policy" in wrong.stderr
 
 
+def test_a_tenant_is_told_how_to_write(running: Running) -> None:
+    running.run("create", "writer")
+    assert "by the default policy" in running.run("get", "writer").stdout
+    settings = '{"policy": "WRITE_POLICY_RAW", "custom_instructions": "Keep it short."}'
+    shown = running.run("update", "writer", "--write-settings", settings)
+    assert shown.exit_code == 0, shown.output
+    assert all(text in shown.stdout for text in ("by the policy RAW", "Keep it short."))
+    as_json = json.loads(running.run("get", "writer", "--json").stdout)
+    assert as_json["write_settings"]["policy"] == "WRITE_POLICY_RAW"
+    default = running.run("update", "writer", "--write-settings", "default").stdout
+    assert "by the default policy" in default
+    assert "instructions" not in default
+    wrong = running.run("update", "writer", "--write-settings", '{"policy": "WRITE_POLICY_MAGIC"}')
+    assert wrong.exit_code == 2
+    assert "--write-settings" in wrong.stderr
+
+
 def test_a_key_is_made_used_and_revoked(running: Running) -> None:
     options = ["--tenant", "dev", "--role", "service", "--name", "backend", "--expires", "2999-01-31"]
     made = running.run("create-key", *options)

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from tenants.database import migrate, open_engine, pending
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry
 from tenants.registry.tables import metadata
+from tenants.write_settings import WriteSettings
 
 LIFE = "11111111-1111-4111-8111-111111111111"
 
@@ -40,6 +41,7 @@ def test_tenants_and_keys_of_an_older_catalogue_are_what_they_were(database_url:
     registry = Registry(engine, pepper=b"p", shard_names=["shard-0"], space="lite-1/512")
     tenant = registry.get_tenant("acme")
     assert (tenant.display_name, tenant.incarnation, tenant.forget_policy) == ("Acme", LIFE, None)
+    assert tenant.write_settings == WriteSettings()
     with engine.begin() as connection:
         across = connection.execute(text("SELECT across_subjects FROM catalogue_api_keys")).scalar_one()
     assert not across

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from scrubjay.v1 import memory_service_pb2 as _memory_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -140,6 +141,40 @@ class ForgetPolicy(_message.Message):
 Global___ForgetPolicy: _TypeAlias = ForgetPolicy  # noqa: Y015
 
 @_typing.final
+class WriteSettings(_message.Message):
+    """How Add writes for a tenant where a request does not say otherwise."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    CUSTOM_INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    CUSTOM_RECONCILE_PROMPT_FIELD_NUMBER: _builtins.int
+    policy: _memory_service_pb2.WritePolicy.ValueType
+    """What becomes of messages. Not said: RULES."""
+    custom_instructions: _builtins.str
+    """Told to the model when it extracts memories, beside what it is told anyway: such as what matters to this
+    tenant, and what must not be kept. At most 8 KiB.
+    """
+    custom_reconcile_prompt: _builtins.str
+    """Told to the model in place of the usual prompt when it compares memories with older ones. At most 8 KiB.
+    Empty: the usual prompt.
+    """
+    def __init__(
+        self,
+        *,
+        policy: _memory_service_pb2.WritePolicy.ValueType = ...,
+        custom_instructions: _builtins.str = ...,
+        custom_reconcile_prompt: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["custom_instructions", b"custom_instructions", "custom_reconcile_prompt", b"custom_reconcile_prompt", "policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteSettings: _TypeAlias = WriteSettings  # noqa: Y015
+
+@_typing.final
 class Tenant(_message.Message):
     """One customer, with memories of its own."""
 
@@ -153,6 +188,7 @@ class Tenant(_message.Message):
     SPACE_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     FORGET_POLICY_FIELD_NUMBER: _builtins.int
+    WRITE_SETTINGS_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     """Lower-case letters, digits and "-", 1 to 63, beginning with a letter."""
     display_name: _builtins.str
@@ -173,6 +209,10 @@ class Tenant(_message.Message):
     def forget_policy(self) -> Global___ForgetPolicy:
         """What it forgets. Not set: the default, which is TASK, unused for 60 days, with a confidence below 0.5."""
 
+    @_builtins.property
+    def write_settings(self) -> Global___WriteSettings:
+        """How it writes."""
+
     def __init__(
         self,
         *,
@@ -184,10 +224,11 @@ class Tenant(_message.Message):
         space: _builtins.str = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         forget_policy: Global___ForgetPolicy | None = ...,
+        write_settings: Global___WriteSettings | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forget_policy", b"forget_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forget_policy", b"forget_policy", "write_settings", b"write_settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "shard", b"shard", "space", b"space", "state", b"state", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "shard", b"shard", "space", b"space", "state", b"state", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -424,7 +465,9 @@ class UpdateTenantRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields to write: display_name, forget_policy. A named field without a value gets its default."""
+        """The fields to write: display_name, forget_policy, write_settings. A named field without a value gets its
+        default.
+        """
 
     def __init__(
         self,

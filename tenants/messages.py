@@ -1,0 +1,63 @@
+"""Values of the catalogue as messages of the contract."""
+
+from __future__ import annotations
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from scrubjay import v1
+from scrubjay.memory import Micros
+from scrubjay.wire import to_timestamp
+from tenants import forget_policy, write_settings
+from tenants.tenant import ApiKey, Device, Tenant
+
+
+def tenant_message(tenant: Tenant) -> v1.Tenant:
+    """All of one tenant."""
+    forgets = tenant.forget_policy
+    policy = None if forgets is None else forget_policy.to_message(forgets)
+    return v1.Tenant(
+        tenant_id=tenant.tenant_id,
+        display_name=tenant.display_name,
+        incarnation=tenant.incarnation,
+        state=v1.TenantState.ValueType(tenant.state),
+        shard=tenant.shard,
+        space=tenant.space,
+        created_at=to_timestamp(tenant.created_at),
+        forget_policy=policy,
+        write_settings=write_settings.to_message(tenant.write_settings),
+    )
+
+
+def api_key_message(api_key: ApiKey) -> v1.ApiKey:
+    """A key without its secret."""
+    return v1.ApiKey(
+        key_id=api_key.key_id,
+        tenant_id=api_key.tenant_id or "",
+        display_name=api_key.display_name,
+        role=v1.Role.ValueType(api_key.role),
+        client_id=api_key.client_id,
+        created_at=to_timestamp(api_key.created_at),
+        expires_at=_optional_timestamp(api_key.expires_at),
+        revoked_at=_optional_timestamp(api_key.revoked_at),
+        across_subjects=api_key.across_subjects,
+    )
+
+
+def device_message(device: Device) -> v1.Device:
+    """All of one device."""
+    return v1.Device(
+        device_id=device.device_id,
+        tenant_id=device.tenant_id,
+        client_id=device.client_id,
+        display_name=device.display_name,
+        **{f"{device.subject.kind}_id": device.subject.name},
+        scopes=device.scopes,
+        created_at=to_timestamp(device.created_at),
+        last_seen_at=to_timestamp(device.seen_at),
+        revoked_at=_optional_timestamp(device.revoked_at),
+        wipe=device.wipe,
+    )
+
+
+def _optional_timestamp(time: Micros | None) -> Timestamp | None:
+    return None if time is None else to_timestamp(time)

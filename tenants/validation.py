@@ -1,0 +1,118 @@
+"""What makes a request of TenantAdminService valid. Functions whose names end in ``violation`` return what is
+wrong, if anything; the others raise InvalidField."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from scrubjay import v1
+from scrubjay.errors import FieldViolation, InvalidField, check
+from scrubjay.memory import (
+    MAX_MICROS,
+    MIN_MICROS,
+    SUBJECT_FIELDS,
+    Micros,
+    Subject,
+    name_violation,
+    scope_violation,
+    subject_of,
+)
+from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, Role, tenant_id_violation
+
+DEFAULT_PAGE = 100
+MAX_PAGE = 1000
+"""A page of 1 000 tenants or devices is some 300 KB; gRPC refuses messages past 4 MB."""
+MAX_PAGE_BYTES = 3 * 1024 * 1024
+"""Where a page of tenants ends even if more was asked for: each may have many long rules."""
+MAX_SCOPES = 32
+"""Each is compared with the scope of every memory that a device is sent."""
+
+
+def fitting(tenants: Iterable[v1.Tenant]) -> list[v1.Tenant]:
+    """As many of the first ones as a page may hold, at least one."""
+    total, page = 0, list[v1.Tenant]()
+    for tenant in tenants:
+        total += tenant.ByteSize()
+        if page and total > MAX_PAGE_BYTES:
+            break
+        page.append(tenant)
+    return page
+
+
+def mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:
+    """What is wrong with the mask of UpdateTenant."""
+    if not fields:
+        yield FieldViolation("update_mask", f"is empty; name the fields to write: {', '.join(_UPDATABLE)}")
+    for field in sorted(fields):
+        if field not in _UPDATABLE:
+            known = ", ".join(_UPDATABLE)
+            yield FieldViolation("update_mask", f"{field!r} is no field to write; these are: {known}")
+
+
+_UPDATABLE = ("display_name", "forget_policy", "write_settings")
+
+
+def page_limit(page_size: int) -> int:
+    """How many a page has at most."""
+    if not 0 <= page_size <= MAX_PAGE:
+        raise InvalidField.of("page_size", f"is {page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}")
+    return page_size or DEFAULT_PAGE
+
+
+def key_role(number: v1.Role.ValueType) -> Role:
+    """The role that a key may have."""
+    if number == v1.ROLE_DEVICE:
+        raise InvalidField.of("role", "is a device's, which no API key has; CreateEnrolment lets a device in")
+    for role in API_KEY_ROLES:
+        if role.value == int(number):
+            return role
+    raise InvalidField.of("role", f"is {number}; name one of the roles of the contract")
+
+
+def owner_violation(tenant_id: str, role: Role) -> FieldViolation | None:
+    """Whether a key of this role belongs to this tenant, or to none."""
+    if role is not Role.PLATFORM_ADMIN:
+        return tenant_id_violation("tenant_id", tenant_id)
+    if tenant_id:
+        return FieldViolation("tenant_id", "is set; a platform admin's key belongs to no tenant")
+    return None
+
+
+def grant_violation(across_subjects: bool, role: Role) -> FieldViolation | None:
+    """Whether a key of this role may be given the grant."""
+    if not across_subjects or role in ACROSS_SUBJECTS:
+        return None
+    return FieldViolation("across_subjects", f"is set, but a key of role {role.name} searches no memories")
+
+
+def named_violation(field_path: str, name: str, thing: str) -> FieldViolation | None:
+    """What is wrong with the id of a thing that must be named."""
+    if not name:
+        return FieldViolation(field_path, f"is empty; name {thing}")
+    return name_violation(field_path, name)
+
+
+def sole_subject(request: v1.CreateEnrolmentRequest) -> Subject:
+    """The one subject that the request names."""
+    given = [name for name in SUBJECT_FIELDS if getattr(request, name)]
+    if len(given) > 1:
+        raise InvalidField.of(given[1], f"{' and '.join(given)} are set; exactly one is needed")
+    subject = subject_of(request.user_id, request.agent_id, request.run_id)
+    if subject is None:
+        raise InvalidField.of("user_id", "one of user_id, agent_id and run_id is needed")
+    check(name_violation(given[0], subject.name))
+    return subject
+
+
+def scope_violations(scopes: Sequence[str]) -> list[FieldViolation | None]:
+    """What is wrong with a device's scopes."""
+    if len(scopes) > MAX_SCOPES:
+        return [FieldViolation("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")]
+    return [scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes)]
+
+
+def time_violation(field_path: str, time: Micros | None) -> FieldViolation | None:
+    """Whether a time is one that can be kept."""
+    if time is not None and not MIN_MICROS <= time <= MAX_MICROS:
+        return FieldViolation(field_path, "lies outside the years 1 to 9999")
+    return None
