@@ -310,6 +310,18 @@ class ModelMismatch(ScrubjayError):
     reason = v1.ERROR_REASON_MODEL_MISMATCH
 
 
+class ModelNotConfigured(ScrubjayError):
+    """The call needs a chat model, and the server has none."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_MODEL_NOT_CONFIGURED
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} asks a chat model, and this server has none; its operator sets SCRUBJAY_CHAT_MODEL"
+        )
+
+
 class Unavailable(ScrubjayError):
     """Something this server needs does not answer now; nothing was stored."""
 
@@ -327,7 +339,7 @@ class StorageUnavailable(Unavailable):
 
 
 class ModelUnavailable(Unavailable):
-    """The embedding model does not answer."""
+    """A model does not answer."""
 
     reason = v1.ERROR_REASON_MODEL_UNAVAILABLE
 

@@ -88,6 +88,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """OUT_OF_RANGE: what changed since the resume_token is not known any more. Watch anew, with
     include_existing.
     """
+    ERROR_REASON_MODEL_NOT_CONFIGURED: _ErrorReason.ValueType  # 30
+    """FAILED_PRECONDITION: the call needs a chat model, and this server has none."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -158,4 +160,6 @@ ERROR_REASON_WATCH_TOKEN_EXPIRED: ErrorReason.ValueType  # 29
 """OUT_OF_RANGE: what changed since the resume_token is not known any more. Watch anew, with
 include_existing.
 """
+ERROR_REASON_MODEL_NOT_CONFIGURED: ErrorReason.ValueType  # 30
+"""FAILED_PRECONDITION: the call needs a chat model, and this server has none."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -31,21 +31,41 @@ class _WritePolicy:
 class _WritePolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_WritePolicy.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     WRITE_POLICY_UNSPECIFIED: _WritePolicy.ValueType  # 0
-    """Not said: RULES."""
+    """Not said: the tenant's policy, or else RULES."""
     WRITE_POLICY_RAW: _WritePolicy.ValueType  # 1
     """Each message that is not of the role "system" becomes one memory, as it is."""
     WRITE_POLICY_RULES: _WritePolicy.ValueType  # 2
-    """Rules for Chinese and English find the sentences that are worth remembering, without a model."""
+    """Rules for Chinese and English find the sentences that are worth remembering. The chat model, where the
+    server has one, is asked of messages on which no rule decides.
+    """
+    WRITE_POLICY_APPEND: _WritePolicy.ValueType  # 3
+    """The chat model says what is worth remembering. It only ever adds; what a new memory says is true no more
+    is put under it.
+    """
+    WRITE_POLICY_RECONCILE: _WritePolicy.ValueType  # 4
+    """As APPEND, and the chat model then compares each new fact with the memories nearest to it. Nothing is
+    destroyed: what it replaces is put under the new one.
+    """
 
 class WritePolicy(_WritePolicy, metaclass=_WritePolicyEnumTypeWrapper):
     """What becomes of the messages of an Add."""
 
 WRITE_POLICY_UNSPECIFIED: WritePolicy.ValueType  # 0
-"""Not said: RULES."""
+"""Not said: the tenant's policy, or else RULES."""
 WRITE_POLICY_RAW: WritePolicy.ValueType  # 1
 """Each message that is not of the role "system" becomes one memory, as it is."""
 WRITE_POLICY_RULES: WritePolicy.ValueType  # 2
-"""Rules for Chinese and English find the sentences that are worth remembering, without a model."""
+"""Rules for Chinese and English find the sentences that are worth remembering. The chat model, where the
+server has one, is asked of messages on which no rule decides.
+"""
+WRITE_POLICY_APPEND: WritePolicy.ValueType  # 3
+"""The chat model says what is worth remembering. It only ever adds; what a new memory says is true no more
+is put under it.
+"""
+WRITE_POLICY_RECONCILE: WritePolicy.ValueType  # 4
+"""As APPEND, and the chat model then compares each new fact with the memories nearest to it. Nothing is
+destroyed: what it replaces is put under the new one.
+"""
 Global___WritePolicy: _TypeAlias = WritePolicy  # noqa: Y015
 
 class _AddStatus:
@@ -306,7 +326,7 @@ class AddRequest(_message.Message):
     request_id: _builtins.str
     """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
     policy: Global___WritePolicy.ValueType
-    """What becomes of the messages. Default: RULES."""
+    """What becomes of the messages. Default: the tenant's write_settings, or else RULES."""
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
         """1 to 100 memories. Either these or messages."""
@@ -351,7 +371,7 @@ class ConversationMessage(_message.Message):
     role: _builtins.str
     """Who said it: "user", "assistant", "system", or a name."""
     content: _builtins.str
-    """What was said, at most 64 KiB. Context blocks of this store in it are left out under RULES."""
+    """What was said, at most 64 KiB. Context blocks of this store in it are left out."""
     id: _builtins.str
     """The message's id, as the writer names it."""
     @_builtins.property
@@ -494,6 +514,7 @@ class AddResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    ISSUES_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """A read with this min_revision sees the write."""
     @_builtins.property
@@ -502,19 +523,95 @@ class AddResponse(_message.Message):
         which may be none.
         """
 
+    @_builtins.property
+    def issues(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddIssue]:
+        """Of messages that a model read: what could not be used, at most 100 of them."""
+
     def __init__(
         self,
         *,
         results: _abc.Iterable[Global___AddResult] | None = ...,
         revision: _builtins.str = ...,
+        issues: _abc.Iterable[Global___AddIssue] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issues", b"issues", "results", b"results", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AddResponse: _TypeAlias = AddResponse  # noqa: Y015
+
+@_typing.final
+class AddIssue(_message.Message):
+    """What of a model's work could not be used. The rest is stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[AddIssue._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: AddIssue._Kind.ValueType  # 0
+        """Not said."""
+        KIND_UNREADABLE: AddIssue._Kind.ValueType  # 1
+        """The model's answer, or a part of it, is nothing that can be read."""
+        KIND_INVENTED_ID: AddIssue._Kind.ValueType  # 2
+        """The model named a memory that it was not shown; what it said of it is dropped."""
+        KIND_CUT: AddIssue._Kind.ValueType  # 3
+        """The answer, or the conversation, was longer than what was read of it."""
+        KIND_REFUSED: AddIssue._Kind.ValueType  # 4
+        """A memory of the model's breaks a rule that every memory follows, such as its longest length."""
+        KIND_UNAVAILABLE: AddIssue._Kind.ValueType  # 5
+        """The model did not answer for a part of the conversation. What that part says is not stored."""
+        KIND_TOO_MANY: AddIssue._Kind.ValueType  # 6
+        """There were more memories than one Add stores."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
+        """Kinds of issues."""
+
+    KIND_UNSPECIFIED: AddIssue.Kind.ValueType  # 0
+    """Not said."""
+    KIND_UNREADABLE: AddIssue.Kind.ValueType  # 1
+    """The model's answer, or a part of it, is nothing that can be read."""
+    KIND_INVENTED_ID: AddIssue.Kind.ValueType  # 2
+    """The model named a memory that it was not shown; what it said of it is dropped."""
+    KIND_CUT: AddIssue.Kind.ValueType  # 3
+    """The answer, or the conversation, was longer than what was read of it."""
+    KIND_REFUSED: AddIssue.Kind.ValueType  # 4
+    """A memory of the model's breaks a rule that every memory follows, such as its longest length."""
+    KIND_UNAVAILABLE: AddIssue.Kind.ValueType  # 5
+    """The model did not answer for a part of the conversation. What that part says is not stored."""
+    KIND_TOO_MANY: AddIssue.Kind.ValueType  # 6
+    """There were more memories than one Add stores."""
+
+    KIND_FIELD_NUMBER: _builtins.int
+    SENTENCE_FIELD_NUMBER: _builtins.int
+    MESSAGE_INDEX_FIELD_NUMBER: _builtins.int
+    kind: Global___AddIssue.Kind.ValueType
+    """Its kind."""
+    sentence: _builtins.str
+    """What happened and what became of it, in one sentence."""
+    message_index: _builtins.int
+    """The place of the first message of the part that it is about, from 0; not set: about all of them."""
+    def __init__(
+        self,
+        *,
+        kind: Global___AddIssue.Kind.ValueType = ...,
+        sentence: _builtins.str = ...,
+        message_index: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_message_index", b"_message_index", "message_index", b"message_index"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_message_index", b"_message_index", "kind", b"kind", "message_index", b"message_index", "sentence", b"sentence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__message_index: _TypeAlias = _typing.Literal["message_index"]  # noqa: Y015
+    _WhichOneofArgType__message_index: _TypeAlias = _typing.Literal["_message_index", b"_message_index"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__message_index) -> _WhichOneofReturnType__message_index | None: ...
+
+Global___AddIssue: _TypeAlias = AddIssue  # noqa: Y015
 
 @_typing.final
 class GetRequest(_message.Message):
