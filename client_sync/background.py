@@ -172,7 +172,7 @@ class BackgroundSync:
             return False
         self._synchronized.set()
         self._tell(report)
-        return report.unsent == 0
+        return report.unsent == 0 and not report.to_forget
 
     def _unless_stopping(self, _: Progress) -> None:
         if self._stopping.is_set():
@@ -218,7 +218,7 @@ class BackgroundSync:
         report = apply_watch(self._replica, response)
         if report is not None:
             self._tell(report)
-        if report is None or report.unsent:  # maybe of another process
+        if report is None or report.to_forget or report.unsent:  # maybe of another process
             self._wake.set()
 
     # --- both -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from client_sync.dead_letters import refuse
 from client_sync.errors import ReplicaError
 from client_sync.identity import Identity
 from client_sync.outbox import Entry, Outbox, applied_state
+from client_sync.replica_file import must_forget
 from scrubjay import v1
 from scrubjay.feed import joined, read_state, stored_message
 from scrubjay.memory import MemoryId, Micros, hashed_id, id_bytes, id_text
@@ -185,6 +186,7 @@ class Copies:
 
     def _forget(self, memory_id: MemoryId) -> None:
         self.retracted.add(memory_id)
+        must_forget(self._sql)
         key = id_bytes(memory_id)
         for table in ("vectors", "touches", "counts"):
             self._sql.execute(f"DELETE FROM {table} WHERE id = ?", (key,))  # noqa: S608 - fixed names

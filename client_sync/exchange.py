@@ -146,9 +146,6 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
             done.digest_differs = digest(bucket_digests(copy_rows(sql))) != response.digest
             set_meta(sql, verified_at=server_time)
         done.pulled, done.shown = len(changes), copies.shown
-        retracted = bool(copies.retracted)
-    if retracted:
-        replica.file.forget_deleted()
     return done
 
 

@@ -19,7 +19,7 @@ from client_sync.file_lock import locked
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
-from client_sync.replica_file import get_meta, set_meta
+from client_sync.replica_file import get_meta, must_forget, set_meta
 from scrubjay import v1
 from scrubjay.errors import SnapshotGone
 from scrubjay.feed import MAX_CHANGES, MAX_OPERATIONS, open_page, pack, seal_page, unpack, whole
@@ -159,7 +159,6 @@ def _load(replica: Replica, remote: RemoteSync, report: Report | None) -> int:
     finally:
         path.unlink(missing_ok=True)
         _forget_download(replica)
-    replica.file.forget_deleted()
     return count
 
 
@@ -268,6 +267,8 @@ def _forget_vanished(sql: sqlite3.Connection, held: Iterable[tuple[bytes]]) -> N
     """Everything goes about memories that this client held and has no more: deleted, or taken back."""
     here = "SELECT 1 FROM rows WHERE id = ? AND commit_stamp > 0"
     vanished = [row for row in held if sql.execute(here, row).fetchone() is None]
+    if vanished:
+        must_forget(sql)
     journal.forget(sql, [key for (key,) in vanished])
     for table in ("touches", "counts"):
         sql.executemany(f"DELETE FROM {table} WHERE id = ?", vanished)  # noqa: S608 - fixed names

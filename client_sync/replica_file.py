@@ -1,7 +1,8 @@
 """A replica's SQLite file: its tables, and transactions on it.
 
 What was only ever written here is kept with ``synchronous=FULL``; what came from the server can be loaded
-again, and is kept with NORMAL. Deleted bytes are overwritten.
+again, and is kept with NORMAL. Deleted bytes are overwritten, and what was taken back is in no byte of the
+files once ``forget`` ran.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +26,8 @@ from client_sync.errors import (
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 10
 """How long to wait for another process that writes the file, such as a background sync."""
+FORGET_SECONDS = 2.0
+"""How long forgetting waits for another program, or thread, that reads or writes the file."""
 SIDE_FILES = ("-wal", "-shm", ".loading", ".loading.lock", ".loading.lock-journal")
 
 _SCHEMA = """
@@ -136,16 +139,7 @@ class ReplicaFile:
 
     @classmethod
     def _opened(cls, path: Path) -> ReplicaFile:
-        connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
-        )
-        try:
-            for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = OFF"):
-                connection.execute(f"PRAGMA {pragma}").close()
-        except sqlite3.Error as error:
-            connection.close()
-            raise_mapped(error, path)
-        return cls(path, connection)
+        return cls(path, _connected(path, BUSY_SECONDS))
 
     @contextmanager
     def transaction(self, *, durable: bool) -> Iterator[sqlite3.Connection]:
@@ -188,13 +182,22 @@ class ReplicaFile:
         except sqlite3.Error as error:
             raise_mapped(error, self.path)
 
-    def forget_deleted(self) -> None:
-        """Fold the log back, so that what was deleted is nowhere in the files any more."""
-        with self._lock:
-            try:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            except sqlite3.Error as error:
-                raise_mapped(error, self.path)
+    def forget(self) -> bool:
+        """Rewrite the file where ``must_forget`` was called, so that what was deleted before is in no byte of
+        it or its log. Others read meanwhile, and wait where they write; a second for 300 000 memories.
+
+        False where it could not be done now, since somebody else reads or writes, or the disk is full: call
+        it again later. It may be killed at any moment.
+        """
+        with self.reading() as sql:
+            asked = get_meta(sql, "to_forget")
+        if asked is None:
+            return True
+        try:
+            with closing(_connected(self.path, FORGET_SECONDS)) as connection:
+                return _rewrite(connection, asked, self.path)
+        except ReplicaUnwritable:
+            return False
 
     @contextmanager
     def loaded(self, path: Path) -> Iterator[None]:
@@ -246,6 +249,49 @@ def set_meta(sql: sqlite3.Connection, **values: Any) -> None:
             sql.execute("DELETE FROM meta WHERE key = ?", (key,))
         else:
             sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def must_forget(sql: sqlite3.Connection) -> None:
+    """Note with a deletion that its bytes must go: ``ReplicaFile.forget`` is to be called behind it."""
+    sql.execute("INSERT OR REPLACE INTO meta VALUES ('to_forget', randomblob(16))")
+
+
+def _connected(path: Path, timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        for pragma in ("journal_mode = WAL", "secure_delete = ON", "foreign_keys = OFF"):
+            connection.execute(f"PRAGMA {pragma}").close()
+    except sqlite3.Error as error:
+        connection.close()
+        raise_mapped(error, path)
+    return connection
+
+
+def _rewrite(connection: sqlite3.Connection, asked: bytes, path: Path) -> bool:
+    """Whether no byte is left of what was deleted before ``asked`` was noted.
+
+    SQLite overwrites a cell that it frees, but not the copies that stayed where it moved cells to another
+    page; only new pages have none. The log is folded back first: where a reader keeps it from that, the
+    new pages would only lie beside the old.
+    """
+    try:
+        if not _fold_back(connection):
+            return False
+        connection.execute("VACUUM").close()
+        if not _fold_back(connection):
+            return False
+        connection.execute("DELETE FROM meta WHERE key = 'to_forget' AND value = ?", (asked,)).close()
+    except sqlite3.Error as error:
+        raise_mapped(error, path)
+    return True
+
+
+def _fold_back(connection: sqlite3.Connection) -> bool:
+    """Empty the log into the file; whether nobody's reading kept it from that."""
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def raise_mapped(error: sqlite3.Error, path: Path) -> NoReturn:

@@ -44,6 +44,8 @@ def summary(report: SyncReport) -> str:
         told += f"; the server was restored and got {report.reoffered} back"
     if report.forked:
         told += "; this file was a copy or a backup, and goes on under a number of its own"
+    if report.to_forget:
+        told += "; what was taken back is overwritten next time: the file was in use, or the disk is full"
     return told
 
 

@@ -55,8 +55,9 @@ class SyncReport:
     ``pushed``: operations answered. ``pulled``: changes that came in. ``refused``: operations that went to
     the dead letters. ``conflicts``: operations that met another's edit. ``unsent``: operations that the
     server takes later. ``loaded``: whether everything was loaded anew. ``reoffered``: what a restored server
-    got back. ``vectors``: embeddings that came in. ``changed``: memories that show something else now, some
-    1 000 at most.
+    got back. ``vectors``: embeddings that came in. ``to_forget``: whether bytes of what was taken back are
+    still in the file, since somebody else was at work on it: the next ``synchronize`` overwrites them.
+    ``changed``: memories that show something else now, some 1 000 at most.
     """
 
     pushed: int = 0
@@ -68,6 +69,7 @@ class SyncReport:
     forked: bool = False
     reoffered: int = 0
     vectors: int = 0
+    to_forget: bool = False
     rounds: int = 0
     changed: set[MemoryId] = field(default_factory=set)
 
@@ -97,6 +99,7 @@ def synchronize(
     """
     report = SyncReport()
     with replica.syncing:
+        replica.file.forget()  # what an earlier run, which was cut short, or a Watch left
         run = _Run(replica, remote, report, progress, verify)
         for _ in range(MAX_ROUNDS):
             report.rounds += 1
@@ -106,6 +109,7 @@ def synchronize(
             report.vectors = fetch_vectors(replica, remote)
         with replica.file.reading() as sql:
             report.unsent = Outbox(sql, replica.identity).unanswered_count()
+        report.to_forget = not replica.file.forget()
     return report
 
 
@@ -264,7 +268,5 @@ def _apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | N
         copies.settle(server_time)
         set_meta(sql, cursor=response.last_sync_at, position=response.commit_stamp, synced_at=server_time)
         report.pulled, report.refused, report.changed = len(changes), copies.refused, copies.shown
-        retracted = bool(copies.retracted)
-    if retracted:
-        replica.file.forget_deleted()
+        report.to_forget = bool(copies.retracted)
     return report
