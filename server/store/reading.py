@@ -14,6 +14,7 @@ from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.feed_reading import FeedReading
 from server.store.history_reading import HistoryReading
+from server.store.jobs import JobReading
 from server.store.lookups import AMONG, ids_value
 from server.store.replicas import ReplicaReading
 from server.store.rows import (
@@ -36,7 +37,7 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a request_id is remembered, as the contract promises."""
 
 
-class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading):
+class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading, JobReading):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
     def __init__(self, transaction: Transaction) -> None:
@@ -44,6 +45,7 @@ class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading):
         HistoryReading.__init__(self, transaction)
         ReplicaReading.__init__(self, transaction)
         UseReading.__init__(self, transaction)
+        JobReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    text,
 )
 from sqlalchemy.dialects import postgresql
 
@@ -211,4 +212,39 @@ requests = Table(
     _column("response", LargeBinary),
     _column("created_at", BigInteger),
     Index("requests_by_age", "incarnation", "created_at"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    _incarnation(),
+    Column("id", _UUID, primary_key=True),
+    _column("stream", _NAME),
+    _column("kind", Text),
+    _column("state", SmallInteger),
+    _column("phase", Text),
+    _column("done", BigInteger),
+    _column("total", BigInteger),
+    _column("request", LargeBinary),
+    _column("answer", LargeBinary),
+    _column("error", LargeBinary),
+    _column("client_id", Text),
+    _column("actor", Text),
+    _column("role", Text),
+    _column("request_id", Text),
+    _column("private_to", Text),
+    _column("created_at", BigInteger),
+    _column("updated_at", BigInteger),
+    Column("ended_at", BigInteger),
+    _column("fence", BigInteger),
+    Column("lease_until", BigInteger),
+    Index("jobs_by_stream", "incarnation", "stream", "id"),
+    # Of the few that have not ended: servers look for those again and again.
+    Index(
+        "jobs_that_wait",
+        "incarnation",
+        "id",
+        sqlite_where=text("lease_until IS NOT NULL"),
+        postgresql_where=text("lease_until IS NOT NULL"),
+    ),
 )

@@ -14,6 +14,7 @@ from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from server.store.history import HistoryRow
+from server.store.jobs import JobWriting
 from server.store.listener import tell
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
 from server.store.replica_writing import ReplicaWriting
@@ -37,12 +38,13 @@ PURGED_AT_ONCE = 16
 """How many expired request ids a commit purges: more than most commits add, few enough to be cheap."""
 
 
-class Writing(Reading, ReplicaWriting):
+class Writing(Reading, ReplicaWriting, JobWriting):
     """What one unit may do to the streams it named; undone together where the unit raises."""
 
     def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
         Reading.__init__(self, transaction)
         ReplicaWriting.__init__(self, transaction)
+        JobWriting.__init__(self, transaction)
         self._heads = heads
         self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
