@@ -125,7 +125,7 @@ def _log_to_stderr(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for name in ("alembic", "sqlalchemy", "httpx", "tenants.database._Pool"):
+    for name in ("alembic", "sqlalchemy", "httpx", "httpcore", "tenants.database._Pool"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 

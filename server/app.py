@@ -28,6 +28,7 @@ from server.interceptors import TRANSPORT_BYTES, Door
 from server.periodic import Periodic
 from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder, open_embedder
+from server.providers.endpoint import EndpointSettings
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
 from server.providers.reranker import TIMEOUT_SECONDS, ChatReranker, EndpointReranker, Reranker
@@ -144,12 +145,13 @@ class App:
 
 
 def _embedder(settings: Settings) -> Embedder:
-    openai = OpenAISettings(
-        base_url=settings.openai_base_url,
-        api_key=settings.openai_api_key.get_secret_value(),
+    endpoint = EndpointSettings(
+        url=settings.openai_base_url.rstrip("/") + "/embeddings",
         model=settings.openai_model,
-        dimension=settings.openai_dimension,
+        kind="embedding server",
+        api_key=settings.openai_api_key.get_secret_value(),
     )
+    openai = OpenAISettings(endpoint, settings.openai_dimension)
     embedder = open_embedder(settings.embedder, openai=openai)
     try:
         embedder.self_test()
@@ -170,7 +172,7 @@ def _rerankers(settings: Settings, stack: ExitStack) -> dict[v1.Reranker.ValueTy
         )
     if settings.chat_model:
         key = settings.chat_api_key.get_secret_value()
-        chat = ChatModel(settings.chat_base_url, settings.chat_model, key, TIMEOUT_SECONDS)
+        chat = ChatModel(settings.chat_base_url, settings.chat_model, key, TIMEOUT_SECONDS, TIMEOUT_SECONDS)
         stack.callback(chat.close)
         rerankers[v1.RERANKER_CHAT_MODEL] = ChatReranker(chat)
     return rerankers

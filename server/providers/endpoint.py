@@ -1,4 +1,4 @@
-"""A model behind HTTP: one JSON request, its answer's bytes, and attempts within a budget.
+"""A model behind HTTP: one JSON request, its answer's bytes, attempts within a budget, and a circuit breaker.
 
 The one file that knows httpx. What goes wrong outside becomes ModelUnavailable (try again later) or
 ModelMismatch (the settings are wrong); no answer's text and no key is ever repeated in a message, for servers
@@ -13,13 +13,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
 
 from scrubjay.errors import ModelMismatch, ModelUnavailable
+from server.providers.breaker import Breaker, Open
 
 _FIRST_PAUSE_SECONDS = 0.25
 _LONGEST_PAUSE_SECONDS = 8.0
@@ -46,12 +47,17 @@ class EndpointSettings:
     """Requests at once; more wait for their turn, within their budget."""
 
 
+class RequestRefused(ModelUnavailable):
+    """The server is there and does not take a request of this shape."""
+
+
 class Endpoint:
     """One URL that takes JSON. Construction makes no call. Safe for many threads."""
 
     def __init__(self, settings: EndpointSettings) -> None:
         self._settings = settings
         self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._breaker = Breaker(time.monotonic)
         self._closed = threading.Event()
         self._random = random.SystemRandom()
         self._client = httpx.Client(
@@ -63,13 +69,18 @@ class Endpoint:
         """The body of the answer.
 
         A request that meets 429, 5xx or silence is made again after a growing pause, or the one that
-        Retry-After asks for, until its budget is spent; then ModelUnavailable.
+        Retry-After asks for, until its budget is spent; then ModelUnavailable. While the breaker is open a
+        new request is ModelUnavailable at once; one that is under way waits for it, within its budget.
         """
+        try:
+            self._breaker.check()
+        except Open as error:
+            raise self._left_alone(error.seconds) from error
         deadline = time.monotonic() + self._settings.budget_seconds
         pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                with self._slot(deadline):
+                with self._slot(deadline), self._passing():
                     return self._attempt(request, deadline)
             except _TryAgain as refusal:
                 wait_seconds = max(refusal.after_seconds, pause_seconds * self._random.uniform(0.5, 1))
@@ -96,6 +107,30 @@ class Endpoint:
             yield
         finally:
             self._slots.release()
+
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        """One attempt, whose end the breaker is told."""
+        try:
+            self._breaker.enter()
+        except Open as error:
+            raise _TryAgain("failed again and again", error.seconds) from error
+        failed = False
+        try:
+            yield
+        except _TryAgain:
+            failed = True
+            raise
+        finally:
+            self._breaker.leave(failed=failed)
+
+    def _left_alone(self, seconds: float) -> ModelUnavailable:
+        until = datetime.now(UTC) + timedelta(seconds=seconds)
+        error = self.unavailable(
+            f"failed again and again and is not asked before {until.isoformat(timespec='seconds')}"
+        )
+        error.retry_after_seconds = seconds
+        return error
 
     def _attempt(self, request: Mapping[str, Any], deadline: float) -> bytes:
         """The body of the answer, if its status is 200."""
@@ -125,7 +160,7 @@ class Endpoint:
                 f"and that it has the model {self._settings.model!r}"
             )
         if status != 200:
-            raise self.unavailable(f"answers {status}: it does not take the request")
+            raise RequestRefused(f"{self._name()} answers {status}: it does not take the request")
 
     def _name(self) -> str:
         return f"the {self._settings.kind} {httpx.URL(self._settings.url).host}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,44 +24,24 @@ _BATCH_TEXTS = 128
 
 @dataclass(frozen=True)
 class OpenAISettings:
-    """Where the model is and how long to wait for it."""
+    """Where the model is, and what its vectors are like."""
 
-    base_url: str
-    """With the version, such as https://api.openai.com/v1."""
-    model: str
+    endpoint: EndpointSettings
     dimension: int
     """Of the model's vectors; another one in an answer is a ModelMismatch."""
-    api_key: str = field(default="", repr=False)
-    """Sent as a bearer token; empty for servers without keys."""
-    timeout_seconds: float = 10.0
-    """For one attempt, from connecting to the last byte."""
-    budget_seconds: float = 30.0
-    """For all attempts at one request and the pauses between them."""
-    concurrency: int = 8
-    """Requests at once; more wait for their turn, within their budget."""
 
 
 class OpenAIEmbedder:
     """An embedder over HTTP. Construction makes no call."""
 
     def __init__(self, settings: OpenAISettings) -> None:
-        self._settings = settings
-        self._endpoint = Endpoint(
-            EndpointSettings(
-                url=settings.base_url.rstrip("/") + "/embeddings",
-                model=settings.model,
-                kind="embedding server",
-                api_key=settings.api_key,
-                timeout_seconds=settings.timeout_seconds,
-                budget_seconds=settings.budget_seconds,
-                concurrency=settings.concurrency,
-            )
-        )
+        self._model, self._dimension = settings.endpoint.model, settings.dimension
+        self._endpoint = Endpoint(settings.endpoint)
         self._space = Space(
-            id=f"openai-{settings.model}/{settings.dimension}",
-            dimension=settings.dimension,
+            id=f"openai-{self._model}/{self._dimension}",
+            dimension=self._dimension,
             semantic=True,
-            record={"model": settings.model, "prefix": "", "text_rules": text_rules.TEXT_RULES},
+            record={"model": self._model, "prefix": "", "text_rules": text_rules.TEXT_RULES},
         )
 
     @property
@@ -71,15 +51,14 @@ class OpenAIEmbedder:
     def embed(self, texts: Sequence[str], kind: TextKind) -> NDArray[np.float32]:
         """See Embedder. Both kinds are embedded alike, and requests made as ``Endpoint.post`` says."""
         del kind
-        return embed_in_pieces(texts, self._settings.dimension, self._embed_pieces)
+        return embed_in_pieces(texts, self._dimension, self._embed_pieces)
 
     def self_test(self) -> None:
         """Ask for two sentences: the server answers, with rows of the right dimension that differ."""
         first, second = self.embed(fingerprint.SENTENCES, TextKind.DOCUMENT)
         if np.allclose(first, second, atol=fingerprint.TOLERANCE):
             raise ModelMismatch(
-                f"the model {self._settings.model!r} gives unlike sentences one vector; "
-                "it is no embedding model"
+                f"the model {self._model!r} gives unlike sentences one vector; it is no embedding model"
             )
 
     def close(self) -> None:
@@ -91,7 +70,7 @@ class OpenAIEmbedder:
         return np.concatenate([self._embed_batch(batch) for batch in batches])
 
     def _embed_batch(self, batch: list[str]) -> NDArray[np.float32]:
-        return self._rows(self._endpoint.post({"model": self._settings.model, "input": batch}), len(batch))
+        return self._rows(self._endpoint.post({"model": self._model, "input": batch}), len(batch))
 
     def _rows(self, body: bytes, count: int) -> NDArray[np.float32]:
         """The vectors in the order of their index, shape (count, dimension)."""
@@ -106,10 +85,10 @@ class OpenAIEmbedder:
                 f"answers {len(indices)} rows, or others than asked for, to {count} texts"
             )
         for row in rows:
-            if row.shape != (self._settings.dimension,):
+            if row.shape != (self._dimension,):
                 raise ModelMismatch(
-                    f"the model {self._settings.model!r} has dimension {row.size}, the settings say "
-                    f"{self._settings.dimension}; set the dimension to {row.size}, or another model"
+                    f"the model {self._model!r} has dimension {row.size}, the settings say "
+                    f"{self._dimension}; set the dimension to {row.size}, or another model"
                 )
         matrix = np.stack(rows)
         if not np.isfinite(matrix).all() or not matrix.any(axis=1).all():

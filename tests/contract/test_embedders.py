@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from scrubjay.errors import ModelUnavailable
 from server.providers.embedder import NAMES, Embedder, TextKind, open_embedder
+from server.providers.endpoint import EndpointSettings
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
 from tests.embedding_server import EmbeddingServer
@@ -37,7 +38,8 @@ Open = Callable[[str], Embedder]
 @pytest.fixture(scope="module")
 def open_named() -> Iterator[Open]:
     with EmbeddingServer() as server:
-        settings = OpenAISettings(base_url=server.base_url, model="test-model", dimension=server.dimension)
+        endpoint = EndpointSettings(url=server.url, model="test-model", kind="embedding server")
+        settings = OpenAISettings(endpoint, server.dimension)
 
         def open_named(name: str) -> Embedder:
             if name == "cache":

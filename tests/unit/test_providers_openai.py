@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from scrubjay.errors import ModelMismatch, ModelUnavailable, ScrubjayError
 from server.providers.embedder import TextKind
+from server.providers.endpoint import EndpointSettings
 from server.providers.openai import OpenAIEmbedder, OpenAISettings
 from server.providers.pieces import normalised
 from tests.embedding_server import EmbeddingServer, answer, embeddings, vector_of
@@ -34,14 +36,15 @@ def server() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def settings(server: EmbeddingServer) -> OpenAISettings:
-    return OpenAISettings(
-        base_url=server.base_url,
+    endpoint = EndpointSettings(
+        url=server.url,
         model="test-model",
-        dimension=8,
+        kind="embedding server",
         api_key=KEY,
         timeout_seconds=5,
         budget_seconds=5,
     )
+    return OpenAISettings(endpoint, dimension=8)
 
 
 def embed(settings: OpenAISettings, *texts: str) -> NDArray[np.float32]:
@@ -50,7 +53,7 @@ def embed(settings: OpenAISettings, *texts: str) -> NDArray[np.float32]:
 
 
 def changed(settings: OpenAISettings, **values: Any) -> OpenAISettings:
-    return OpenAISettings(**{**vars(settings), **values})
+    return replace(settings, endpoint=replace(settings.endpoint, **values))
 
 
 def unit(text: str) -> NDArray[np.float32]:
@@ -145,7 +148,7 @@ def test_silence_is_tried_again(server: EmbeddingServer, settings: OpenAISetting
 
 
 def test_a_server_that_is_not_there_is_unavailable(settings: OpenAISettings) -> None:
-    gone = changed(settings, base_url="http://127.0.0.1:1/v1", budget_seconds=0.3)
+    gone = changed(settings, url="http://127.0.0.1:1/v1/embeddings", budget_seconds=0.3)
     with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1 cannot be reached"):
         embed(gone, "tea")
 
