@@ -177,6 +177,13 @@ class Registry:
         """The tenant as it is now. Raises TenantNotFound."""
         return self.get_tenant(tenant.tenant_id)
 
+    def living(self, incarnation: Incarnation) -> Tenant | None:
+        """The tenant whose life this is, as it is now; None where that is over."""
+        one = select(tenants).where(tenants.c.incarnation == incarnation)
+        with self._engine.begin() as connection:
+            row = connection.execute(one).mappings().first()
+            return None if row is None else rows.tenant(row)
+
     def list_tenants(self, limit: int, after: str = "") -> list[Tenant]:
         """At most ``limit`` tenants with ids greater than ``after``, by id in byte order."""
         page = select(tenants).where(tenants.c.tenant_id > after).order_by(tenants.c.tenant_id).limit(limit)
