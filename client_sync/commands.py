@@ -16,6 +16,7 @@ from client_sync.arguments import parse_filter, parse_metadata, parse_time
 from client_sync.device_commands import add_commands
 from client_sync.exporting import export
 from client_sync.failures import complain, usage
+from client_sync.importing.command import import_
 from client_sync.rendering import Tables
 from client_sync.session import (
     ApiKeyOption,
@@ -400,4 +401,5 @@ def _last_operation(session: Session, memory_id: str) -> str:
 
 
 app.command()(export)
+app.command("import")(import_)
 add_commands(app)

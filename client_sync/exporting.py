@@ -40,7 +40,7 @@ def export(
     with (
         open_session(merged(context, server, api_key, user, home)) as session,
         bar() as show,
-        _writing(file) as write,
+        writing(file) as write,
     ):
         total = session.local.replica.status().memories if session.local else None
         done = 0
@@ -61,7 +61,7 @@ def _pages(session: Session) -> Iterator[list[v1.Memory]]:
 
 
 @contextmanager
-def _writing(file: str) -> Iterator[Callable[[str], object]]:
+def writing(file: str) -> Iterator[Callable[[str], object]]:
     """Writes to stdout, or to a file of its user alone that is there once it is whole."""
     if file == "-":
         yield sys.stdout.write

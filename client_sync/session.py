@@ -92,18 +92,18 @@ class Output:
 
 class Session:
     """One command's memories, a server's or this device's, with its settings and output. ``local`` is None
-    where they are a server's."""
+    where they are a server's, else ``remote`` is."""
 
     def __init__(self, settings: Settings, source: RemoteMemories | LocalMemories) -> None:
         self.user = settings.user
         self.local = source if isinstance(source, LocalMemories) else None
         self.memories = source if isinstance(source, LocalMemories) else source.memories
-        self._remote = None if isinstance(source, LocalMemories) else source
+        self.remote = None if isinstance(source, LocalMemories) else source
         self.show = Output(settings.as_json, local=self.local is not None).show
 
     def call(self, method: Callable[[_Request], _Response], request: _Request) -> _Response:
         """The method's response; a ``ScrubjayError`` or ``ReplicaError`` where it fails."""
-        return method(request) if self._remote is None else self._remote.call(method, request)
+        return method(request) if self.remote is None else self.remote.call(method, request)
 
 
 def merged(

@@ -551,7 +551,7 @@ def test_a_wrong_call_is_explained_with_exit_code_2(
     assert server.requests == []
 
 
-COMMANDS = ("add", "search", "get", "list", "update", "delete", "history", "export")
+COMMANDS = ("add", "search", "get", "list", "update", "delete", "history", "export", "import")
 DEVICE_COMMANDS = ("init", "sync", "status", "dead-letters", "restore", "sign-out")
 
 

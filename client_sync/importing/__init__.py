@@ -1,0 +1,1 @@
+"""Importing: memories and conversations that other programs, and ``scrubjay export``, wrote to a file."""
