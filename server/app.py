@@ -117,7 +117,13 @@ class App:
             registration = Registration(registry, clock)
             services = (
                 memory_service.MemoryService(
-                    router, embedder, secret, clock, _rerankers(settings, stack), registry.current
+                    router,
+                    embedder,
+                    secret,
+                    clock,
+                    _rerankers(settings, stack),
+                    registry.current,
+                    _chat(settings, settings.chat_timeout_seconds, stack),
                 ),
                 sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
                 tenant_service.TenantAdminService(registry, secret, clock),
@@ -170,12 +176,20 @@ def _rerankers(settings: Settings, stack: ExitStack) -> dict[v1.Reranker.ValueTy
         rerankers[v1.RERANKER_ENDPOINT] = stack.enter_context(
             closing(EndpointReranker(settings.rerank_api, settings.rerank_url, settings.rerank_model, key))
         )
-    if settings.chat_model:
-        key = settings.chat_api_key.get_secret_value()
-        chat = ChatModel(settings.chat_base_url, settings.chat_model, key, TIMEOUT_SECONDS, TIMEOUT_SECONDS)
-        stack.callback(chat.close)
+    if (chat := _chat(settings, TIMEOUT_SECONDS, stack)) is not None:
         rerankers[v1.RERANKER_CHAT_MODEL] = ChatReranker(chat)
     return rerankers
+
+
+def _chat(settings: Settings, timeout_seconds: float, stack: ExitStack) -> ChatModel | None:
+    """The chat model, if one is set. Each use has its own, since one that is too slow to rank may well be
+    fast enough to write: neither opens the other's circuit breaker."""
+    if not settings.chat_model:
+        return None
+    key = settings.chat_api_key.get_secret_value()
+    chat = ChatModel(settings.chat_base_url, settings.chat_model, key, timeout_seconds)
+    stack.callback(chat.close)
+    return chat
 
 
 def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: ExitStack) -> Registry:

@@ -52,6 +52,9 @@ class Settings(BaseSettings):
     )
     chat_api_key: SecretStr = Field(default=SecretStr(""), description="Its key; never logged.")
     chat_model: str = Field(default="", description="The chat model. Empty: none.")
+    chat_timeout_seconds: float = Field(
+        default=60.0, gt=0, le=600, description="How long an answer of the chat model may take while writing."
+    )
     rerank_url: str = Field(default="", description="URL of the reranking endpoint. Empty: none.")
     rerank_api: Literal["cohere", "jina", "tei"] = Field(
         default="cohere", description="What the reranking endpoint speaks."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -19,6 +19,13 @@ class WritePolicy(IntEnum):
 
     RAW = 1
     RULES = 2
+    APPEND = 3
+    RECONCILE = 4
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether nothing can be made of messages without a chat model."""
+        return self in (WritePolicy.APPEND, WritePolicy.RECONCILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +37,59 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversation:
+    """Valid messages, oldest first and without what came from this store, and what is to become of them.
+
+    ``template`` has what all memories of it share; an empty category leaves that to the policy.
+    """
+
+    messages: tuple[Message, ...]
+    policy: WritePolicy
+    template: Memory
+
+    @property
+    def said(self) -> list[Said]:
+        """What was said."""
+        return [message.said for message in self.messages]
+
+
+@dataclass(frozen=True, slots=True)
 class Learnt:
-    """A memory that a conversation gave: of which message, by which rule, and what it ends."""
+    """A memory that a conversation gave: of which message, by which rule, and what it ends.
+
+    ``replaces`` are a correction's words for what holds no more, ``supersedes`` the memories that a model
+    named. ``reason`` is for History.
+    """
 
     memory: Memory
     message: int
     rule: str = ""
     replaces: str = ""
+    supersedes: tuple[MemoryId, ...] = ()
+    reason: str = ""
 
 
-def learn(
-    messages: Sequence[Message], policy: WritePolicy, template: Memory, new_id: Callable[[], MemoryId]
-) -> list[Learnt]:
-    """What the policy makes of the messages, in their order. ``template`` has what all of it shares.
+def kept(conversation: Conversation, new_id: Callable[[], MemoryId]) -> list[Learnt]:
+    """RAW: each message that is not the system's, as it is."""
+    template = conversation.template
+    category = template.category or DEFAULT_CATEGORY
+    return [
+        Learnt(
+            replace(said_in(message, template), id=new_id(), content=message.said.text, category=category), n
+        )
+        for n, message in enumerate(conversation.messages)
+        if message.said.role != SYSTEM and message.said.text.strip()
+    ]
 
-    RAW: each message that is not the system's, as it is. RULES: what ``extract`` finds worth remembering; a
-    category that the template names stands, and its tags are added to.
-    """
-    if policy is WritePolicy.RAW:
-        return [
-            Learnt(_raw(message, template, new_id()), n)
-            for n, message in enumerate(messages)
-            if message.said.role != SYSTEM and message.said.text.strip()
-        ]
+
+def found_by_rules(conversation: Conversation, new_id: Callable[[], MemoryId]) -> list[Learnt]:
+    """RULES: what ``extract`` finds worth remembering; a category that the template names stands, and its
+    tags are added to."""
+    template = conversation.template
     return [
         Learnt(
             replace(
-                _of(messages[fact.message], template),
+                said_in(conversation.messages[fact.message], template),
                 id=new_id(),
                 content=fact.text,
                 category=template.category or fact.category,
@@ -67,17 +100,13 @@ def learn(
             fact.message,
             fact.rule,
             fact.replaces,
+            reason=f"rule: {fact.rule}",
         )
-        for fact in extract([message.said for message in messages])
+        for fact in extract(conversation.said)
     ]
 
 
-def _raw(message: Message, template: Memory, memory_id: MemoryId) -> Memory:
-    category = template.category or DEFAULT_CATEGORY
-    return replace(_of(message, template), id=memory_id, content=message.said.text, category=category)
-
-
-def _of(message: Message, template: Memory) -> Memory:
+def said_in(message: Message, template: Memory) -> Memory:
     """The template as said in this message."""
     ids = (message.id,) if message.id else ()
     source = replace(template.source, message_ids=ids, role=message.said.role)

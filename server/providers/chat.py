@@ -14,12 +14,10 @@ _PATH = "/chat/completions"
 class ChatModel:
     """One model, asked for one answer at a time. Construction makes no call. Safe for many threads.
 
-    ``timeout_seconds`` bounds one attempt at an answer, ``budget_seconds`` all of them.
+    ``timeout_seconds`` bounds all attempts at one answer.
     """
 
-    def __init__(
-        self, base_url: str, model: str, api_key: str, timeout_seconds: float, budget_seconds: float
-    ) -> None:
+    def __init__(self, base_url: str, model: str, api_key: str, timeout_seconds: float) -> None:
         self._model = model
         self._takes_json_mode = True
         self._endpoint = Endpoint(
@@ -29,7 +27,7 @@ class ChatModel:
                 kind="chat model server",
                 api_key=api_key,
                 timeout_seconds=timeout_seconds,
-                budget_seconds=budget_seconds,
+                budget_seconds=timeout_seconds,
             )
         )
 

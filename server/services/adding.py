@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from scrubjay import v1
 from scrubjay.errors import InvalidField, MemoryExists, ScrubjayError, check
 from scrubjay.memory import (
@@ -19,15 +16,10 @@ from scrubjay.memory import (
     violations,
 )
 from scrubjay.wire import from_message
-from server.index.columns import View
 from server.ingest.adding import Added, Draft, add
-from server.ingest.conversations import Learnt
-from server.ingest.correcting import CANDIDATES, corrected, corrected_within
 from server.providers.embedder import TextKind
-from server.recall.query import Query
-from server.recall.recipes import RECIPES
 from server.router import tenant_of
-from server.services.learning import learnt
+from server.services.learning import read_conversation
 from server.services.memory_door import MemoryDoor, author_of
 from server.services.requests import MAX_BATCH
 from server.shard import Request, Shard
@@ -91,24 +83,19 @@ class Adding(MemoryDoor):
     ) -> v1.AddResponse:
         """Store what the messages say, and put under it what it says is true no more."""
         tenant, now = tenant_of(caller), identity.now
-        found = learnt(request, caller, now)
-        if not found:
+        settings = self._current(tenant).write_settings
+        conversation = read_conversation(request, caller, settings.policy, now)
+        made = self._policies.make(conversation, tenant, caller, shard, now)
+        if not made.drafts:
             return v1.AddResponse()
-        key = StreamKey(tenant.incarnation, found[0].memory.subject.key)
-        vectors = self._embedder.embed([one.memory.content for one in found], TextKind.DOCUMENT)
-        drafts = []
-        for one, vector in zip(corrected_within(found, vectors), vectors, strict=True):
-            hits = shard.search(key, _correction_query(one, vector, caller, now), {}) if one.replaces else ()
-            reason = f"rule: {one.rule}" if one.rule else ""
-            drafts.append(Draft(one.memory, vector, reason=reason, supersedes=tuple(corrected(hits, one))))
 
         def results(added: Sequence[Added | MemoryExists]) -> Iterable[v1.AddResult]:
-            for n, (one, result) in enumerate(zip(found, added, strict=True)):
+            for n, (one, result) in enumerate(zip(made.learnt, added, strict=True)):
                 message = _result(result, n)
                 message.message_index, message.rule = one.message, one.rule
                 yield message
 
-        return self._store(caller, shard, identity, drafts, results)
+        return self._store(caller, shard, identity, made.drafts, results)
 
     def _store(
         self,
@@ -127,14 +114,6 @@ class Adding(MemoryDoor):
             return v1.AddResponse(results=results(added), revision=self._revision(writing, keys))
 
         return shard.write(identity, keys, v1.AddResponse, unit)
-
-
-def _correction_query(one: Learnt, vector: NDArray[np.float32], caller: Caller, now: Micros) -> Query:
-    """What finds the memories that a correction may replace: of its scope, agent and run."""
-    memory = one.memory
-    by_user = memory.subject.kind == "user"
-    view = View(caller.client_id, now, (memory.scope,), memory.agent_id if by_user else "", memory.run_id)
-    return Query(one.replaces, vector, RECIPES["default"], view, CANDIDATES)
 
 
 def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | InvalidField:

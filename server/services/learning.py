@@ -1,8 +1,7 @@
-"""The messages of an Add: what they must be, and what is learnt of them."""
+"""The messages of an Add: what they must be."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -21,7 +20,8 @@ from scrubjay.memory import (
     violations,
 )
 from scrubjay.wire import from_message, from_timestamp
-from server.ingest.conversations import Learnt, Message, WritePolicy, learn
+from server.ingest.conversations import Conversation, Message, WritePolicy
+from server.ingest.rules.cleaning import without_context
 from server.ingest.rules.fact import Said
 from server.services.requests import MAX_BATCH
 from tenants.tenant import Caller
@@ -32,24 +32,26 @@ _OWN = ("id", "content", "created_at", "valid_from", "valid_to", "superseded_by"
 """What each memory that is learnt has of its own."""
 
 
-def learnt(request: v1.AddRequest, caller: Caller, now: Micros) -> list[Learnt]:
-    """The memories that the request's messages give. InvalidField names what is wrong."""
+def read_conversation(request: v1.AddRequest, caller: Caller, default: int, now: Micros) -> Conversation:
+    """The request's messages and what is to become of them: by its policy, or else the tenant's ``default``,
+    or else RULES. InvalidField names what is wrong."""
     if request.memories:
         raise InvalidField.of("messages", "is set beside memories; give one of them")
     if len(request.messages) > MAX_BATCH:
         raise InvalidField.of("messages", f"has {len(request.messages)}; give 1 to {MAX_BATCH}")
-    policy = _policy(request.policy)
+    policy = _policy(request.policy or default)
     messages = [_message(n, message, now) for n, message in enumerate(request.messages)]
     if not any(message.said.text.strip() for message in messages):
         raise InvalidField.of("messages", "all are blank; give at least one text")
-    template = _template(request.template, caller)
-    found = learn(messages, policy, template, lambda: new_memory_id(now // 1000, os.urandom(10)))
-    for one in found:
-        check(*(violation.under(f"messages[{one.message}]") for violation in violations(one.memory)))
-    return found
+    return Conversation(tuple(map(_own, messages)), policy, _template(request.template, caller))
 
 
-def _policy(number: v1.WritePolicy.ValueType) -> WritePolicy:
+def _own(message: Message) -> Message:
+    """The message without what came from this store."""
+    return replace(message, said=replace(message.said, text=without_context(message.said.text)))
+
+
+def _policy(number: int) -> WritePolicy:
     try:
         return WritePolicy(number or WritePolicy.RULES)
     except ValueError:

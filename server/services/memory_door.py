@@ -16,10 +16,12 @@ from scrubjay.merge import WriteResult
 from scrubjay.stamp import CommitStamp
 from server.index.resident import View
 from server.ingest.author import Author, server_replica
+from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder
 from server.providers.reranker import Reranker
 from server.revision import Revisions
 from server.router import Router, tenant_of
+from server.services.policies import Policies
 from server.services.requests import NamesSubject, check_scopes, narrowing
 from server.store.memory_store import StreamKey, Writing
 from tenants.tenant import Caller, Incarnation, Tenant
@@ -36,6 +38,7 @@ class MemoryDoor:
     """The parts of a memory RPC. ``clock`` gives microseconds since 1970; ``secret`` seals tokens.
 
     ``current`` gives a tenant as the catalogue has it now; a caller's own is as old as its credential.
+    ``chat`` is the model that policies ask.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class MemoryDoor:
         clock: Callable[[], Micros],
         rerankers: Mapping[v1.Reranker.ValueType, Reranker] = MappingProxyType({}),
         current: Callable[[Tenant], Tenant] = lambda tenant: tenant,
+        chat: ChatModel | None = None,
     ) -> None:
         self._router = router
         self._embedder = embedder
@@ -54,6 +58,7 @@ class MemoryDoor:
         self._clock = clock
         self._rerankers = rerankers
         self._current = current
+        self._policies = Policies(embedder, chat)
 
     def _revision(self, writing: Writing, keys: Iterable[StreamKey]) -> str:
         heads = {key: writing.head(key) for key in sorted(keys)}

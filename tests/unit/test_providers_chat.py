@@ -27,7 +27,7 @@ def server() -> Iterator[ModelServer[dict[str, Any]]]:
 
 @pytest.fixture
 def chat(server: ModelServer[dict[str, Any]]) -> Iterator[ChatModel]:
-    with closing(ChatModel(server.base_url, "talker", "key", 5, 5)) as chat:
+    with closing(ChatModel(server.base_url, "talker", "key", 5)) as chat:
         yield chat
 
 

@@ -27,6 +27,17 @@ def clean(text: str) -> str:
     return _without_shown_lines(_UNSTORABLE.sub(" ", without_blocks(text)))
 
 
+def without_context(text: str) -> str:
+    """The text without context blocks and without lines copied from one; as it is where it has none."""
+    outside = without_blocks(text)
+    lines = [
+        line
+        for line in outside.splitlines(keepends=True)
+        if line.strip() != NOTE and _BLOCK_LINE.fullmatch(line.strip()) is None
+    ]
+    return "".join(lines)
+
+
 def without_blocks(text: str) -> str:
     """The text outside of all context blocks, nested ones included."""
     kept: list[str] = []
