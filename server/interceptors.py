@@ -1,8 +1,9 @@
 """The door's checks, in one place: size, slot, credential, role, deadline, errors.
 
-A service's method is ``method(request, caller)``, and of a stream ``method(request, caller, ending)``,
-which yields responses. This turns every call's bytes into its request, its credential into a Caller, and
-whatever is raised into one status with one ErrorInfo. An RPC without a policy entry is denied.
+A service's method is ``method(request, caller)``, of a call that may wait ``method(request, caller,
+patience)``, and of a stream ``method(request, caller, ending)``, which yields responses. This turns every
+call's bytes into its request, its credential into a Caller, and whatever is raised into one status with one
+ErrorInfo. An RPC without a policy entry is denied.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, Protocol
@@ -36,6 +37,7 @@ from scrubjay.errors import (
 from scrubjay.memory import ClientId, Micros, name_violation
 from scrubjay.status import STATUS_KEY, to_status
 from server.ending import Ending
+from server.patience import Patience
 from server.slots import Slots
 from tenants.tenant import API_KEY_ROLES, Caller, Role, TenantState
 
@@ -50,6 +52,7 @@ seconds, so one whose credential was revoked ends within a minute."""
 log = logging.getLogger("scrubjay.door")
 
 Method = Callable[[Any, Caller], Message | bytes]
+WaitingMethod = Callable[[Any, Caller, Patience], Message | bytes]
 StreamingMethod = Callable[[Any, Caller, Ending], Iterable[Message]]
 Handler = Callable[[bytes, grpc.ServicerContext], bytes]
 StreamingHandler = Callable[[bytes, grpc.ServicerContext], Iterator[bytes]]
@@ -63,14 +66,22 @@ class Authenticator(Protocol):
 
 
 class Door:
-    """Makes gRPC handlers of a service's methods. ``slots`` bounds the calls of all of them together."""
+    """Makes gRPC handlers of a service's methods. ``slots`` bounds the calls of all of them together.
+
+    ``waiting`` are the RPCs whose methods may wait for work that takes long.
+    """
 
     def __init__(
-        self, authenticator: Authenticator, allowed: Mapping[str, frozenset[Role]], slots: Slots
+        self,
+        authenticator: Authenticator,
+        allowed: Mapping[str, frozenset[Role]],
+        slots: Slots,
+        waiting: Collection[str] = (),
     ) -> None:
         self._authenticator = authenticator
         self._allowed = allowed
         self._slots = slots
+        self._waiting = frozenset(waiting)
 
     def handlers(
         self, service: descriptor.ServiceDescriptor, implementation: object
@@ -88,16 +99,21 @@ class Door:
         method = getattr(implementation, method_name(rpc.name))
         if rpc.server_streaming:
             return grpc.unary_stream_rpc_method_handler(self._streaming_handler(path, request_type, method))
-        return grpc.unary_unary_rpc_method_handler(self._handler(path, request_type, method))
+        waits = path in self._waiting
+        return grpc.unary_unary_rpc_method_handler(self._handler(path, request_type, method, waits))
 
-    def _handler(self, path: str, request_type: type[Message], method: Method) -> Handler:
+    def _handler(
+        self, path: str, request_type: type[Message], method: Method | WaitingMethod, waits: bool
+    ) -> Handler:
         handler_slot = self._slots.handler
+        call: Callable[..., Message | bytes] = method
 
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
             try:
                 with handler_slot:
                     caller = self._caller(path, context)
-                    answer = method(_parse(request_type, body), caller)
+                    patience = (Patience(self._slots, context),) if waits else ()
+                    answer = call(_parse(request_type, body), caller, *patience)
                     return answer if isinstance(answer, bytes) else answer.SerializeToString()
             except Exception as error:
                 _refuse(context, error, path)
