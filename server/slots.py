@@ -2,7 +2,7 @@
 
 A unary call takes a handler slot, and waits for one where all are taken. A stream takes a stream slot for
 as long as it lives, which is hours, and is refused where all are taken: so streams never keep unary calls
-from a thread, whatever their number.
+from a thread, whatever their number. A unary call that waits for long work does so in a stream slot, too.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ class HandlerSlots:
         self._slots.put(None)
         self._places.put(None)
 
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """Give the caller's slot to others for the block; afterwards it is waited for."""
+        self.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self._places.get()
+            self._slots.get()
+
 
 def _tokens(count: int) -> SimpleQueue[None]:
     tokens: SimpleQueue[None] = SimpleQueue()
@@ -64,6 +74,7 @@ class Slots:
         self._streams = threading.Semaphore(streams)
         self._lock = threading.Lock()
         self._living: dict[str, list[Ending]] = {}
+        self._waiting: set[Ending] = set()
         self._stopped = False
 
     @contextmanager
@@ -99,11 +110,26 @@ class Slots:
                 if not mine and self._living.get(key_id) is mine:
                     del self._living[key_id]
 
+    @contextmanager
+    def aside(self, ending: Ending) -> Iterator[None]:
+        """A stream slot instead of the call's handler slot for the block, in which a unary call waits until
+        ``ending``. ServerBusy where none is free, Unavailable once ``stop`` was called."""
+        with self.stream(), self.handler.lent():
+            with self._lock:
+                if self._stopped:
+                    raise _stopping()
+                self._waiting.add(ending)
+            try:
+                yield
+            finally:
+                with self._lock:
+                    self._waiting.discard(ending)
+
     def stop(self) -> None:
-        """End every stream and take no more: the server stops. Unary calls go on."""
+        """End every stream and every wait and take no more: the server stops. Other calls go on."""
         with self._lock:
             self._stopped = True
-            living = [ending for mine in self._living.values() for ending in mine]
+            living = [ending for mine in self._living.values() for ending in mine] + list(self._waiting)
         for ending in living:
             ending.end(_stopping())
 

@@ -6,12 +6,13 @@ Functions keep their RPC's verb. Every argument that names a row begins with the
 from __future__ import annotations
 
 from server.shard.finding import ShardFinding
+from server.shard.jobs import Errand, ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.parts import Request
 from server.shard.sync import ShardSync
 
-__all__ = ["Got", "Listing", "Request", "Shard"]
+__all__ = ["Errand", "Got", "Listing", "Request", "Shard"]
 
 
-class Shard(ShardMemories, ShardFinding, ShardSync):
+class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs):
     """One shard's memories."""

@@ -49,6 +49,24 @@ class Request:
         body = f"{message.DESCRIPTOR.full_name}\0".encode() + message.SerializeToString(deterministic=True)
         return cls(incarnation, request_id, hashlib.sha256(body).digest(), now)
 
+    def answered(self, reading: Reading, kind: type[Answer]) -> Answer | None:
+        """The answer that it got before, if any. RequestIdReused where its body was another."""
+        if not self.request_id:
+            return None
+        found = reading.request(self.incarnation, self.request_id, self.now)
+        if found is None:
+            return None
+        digest, response = found
+        if digest != self.digest:
+            raise RequestIdReused(self.request_id)
+        return kind.FromString(response)
+
+    def keep(self, writing: Writing, answer: Message) -> None:
+        """Remember its answer, in the unit that made it."""
+        if self.request_id:
+            body = answer.SerializeToString()
+            writing.save_request(self.incarnation, self.request_id, self.digest, body, self.now)
+
 
 class ShardParts:
     """One shard's store, what it keeps in memory, and who waits for it."""
@@ -89,7 +107,7 @@ class ShardParts:
         if not request.request_id:
             return None
         with self._store.read() as reading:
-            return _answered(reading, request, kind)
+            return request.answered(reading, kind)
 
     def write(
         self,
@@ -102,17 +120,10 @@ class ShardParts:
         locked = sorted(set(keys))
 
         def once(writing: Writing) -> Answer:
-            if request.request_id and (first := _answered(writing, request, kind)) is not None:
+            if (first := request.answered(writing, kind)) is not None:
                 return first
             answer = unit(writing)
-            if request.request_id:
-                writing.save_request(
-                    request.incarnation,
-                    request.request_id,
-                    request.digest,
-                    answer.SerializeToString(),
-                    request.now,
-                )
+            request.keep(writing, answer)
             heads = {key: head.head for key in locked if (head := writing.head(key)) is not None}
             writing.on_commit(lambda: self._note(heads))
             return answer
@@ -136,13 +147,3 @@ class ShardParts:
             self.highest = max(self.highest, head)
             self._cache.note(key, head)
             self.hub.notify(key, head)
-
-
-def _answered(reading: Reading, request: Request, kind: type[Answer]) -> Answer | None:
-    found = reading.request(request.incarnation, request.request_id, request.now)
-    if found is None:
-        return None
-    digest, response = found
-    if digest != request.digest:
-        raise RequestIdReused(request.request_id)
-    return kind.FromString(response)

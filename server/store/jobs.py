@@ -92,6 +92,10 @@ class Lease:
         return cls(job.key.incarnation, job.id, job.fence)
 
 
+class LeaseLost(Exception):
+    """The job was taken up by another one, or cancelled: what came of it must not be written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a job ended."""
@@ -161,12 +165,9 @@ class JobWriting:
         values |= {"new_phase": progress.phase, "new_done": progress.done, "new_total": progress.total}
         return self._transaction.run(_PROGRESS, values) == 1
 
-    def holds_job(self, lease: Lease) -> bool:
-        """Whether the lease is still held; another one can't take it before this unit is over."""
-        return self._transaction.run(_TOUCH, _held(lease)) == 1
-
-    def end_job(self, lease: Lease, outcome: Outcome, now: Micros) -> bool:
-        """End the job, and forget what was asked; whether the lease was still held."""
+    def end_job(self, lease: Lease, outcome: Outcome, now: Micros) -> None:
+        """End the job, and forget what was asked. LeaseLost where another one has it, or it has ended; none
+        other can take it before this unit is over."""
         values = _held(lease) | {
             "now": now,
             "new_state": outcome.state.value,
@@ -174,7 +175,8 @@ class JobWriting:
             "new_error": outcome.error,
             "nothing": b"",
         }
-        return self._transaction.run(_END, values) == 1
+        if self._transaction.run(_END, values) != 1:
+            raise LeaseLost(lease.job_id)
 
     def release_job(self, lease: Lease) -> None:
         """Give the lease back: another one may take the job up at once."""
@@ -317,7 +319,6 @@ _RENEW = update(jobs).where(_IS_HELD).values(lease_until=bindparam("new_until"),
 _PROGRESS = _RENEW.values(
     phase=bindparam("new_phase"), done=bindparam("new_done"), total=bindparam("new_total")
 )
-_TOUCH = update(jobs).where(_IS_HELD).values(fence=jobs.c.fence)
 _ENDING = {
     "state": bindparam("new_state"),
     "request": bindparam("nothing"),

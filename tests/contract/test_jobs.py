@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from scrubjay.memory import ClientId, Micros
-from server.store.jobs import FIRST_TENANT, Job, JobState, Lease, Outcome, Progress
+from server.store.jobs import FIRST_TENANT, Job, JobState, Lease, LeaseLost, Outcome, Progress
 from server.store.memory_store import MemoryStore, StreamKey, Writing
 from tenants.tenant import Incarnation
 
@@ -59,6 +59,10 @@ def taken(store: MemoryStore, one: Job, now: Micros = NOW) -> Job | None:
     return store.write([], lambda writing: writing.take_job(one.key.incarnation, one.id, now, until))
 
 
+def end(store: MemoryStore, lease: Lease, outcome: Outcome) -> None:
+    store.write([], lambda writing: writing.end_job(lease, outcome, LATER))
+
+
 def read(store: MemoryStore, one: Job) -> Job | None:
     with store.read() as reading:
         return reading.job(one.key.incarnation, one.id)
@@ -84,13 +88,12 @@ def test_one_lease_at_a_time_each_under_a_higher_fence(store: MemoryStore) -> No
     assert second.fence == 2
     stale, held = Lease.of(first), Lease.of(second)
     outcome = Outcome(JobState.SUCCEEDED, b"answer")
-    assert store.write([], lambda writing: writing.holds_job(stale)) is False
-    assert store.write([], lambda writing: writing.end_job(stale, outcome, LATER)) is False
+    with pytest.raises(LeaseLost):
+        end(store, stale, outcome)
     assert store.write([], lambda writing: writing.renew_job(stale, None, LATER, LATER)) is False
-    assert store.write([], lambda writing: writing.holds_job(held)) is True
     progress = Progress("asking", 1, 3)
     assert store.write([], lambda writing: writing.renew_job(held, progress, LATER, LATER)) is True
-    assert store.write([], lambda writing: writing.end_job(held, outcome, LATER)) is True
+    end(store, held, outcome)
     assert read(store, one) == replace(
         second,
         state=JobState.SUCCEEDED,
@@ -125,7 +128,8 @@ def test_a_cancelled_job_is_never_done(store: MemoryStore, running: bool) -> Non
     found = read(store, one)
     assert found is not None
     assert (found.state, found.request, found.ended_at) == (JobState.CANCELLED, b"", LATER)
-    assert store.write([], lambda writing: writing.holds_job(lease)) is False
+    with pytest.raises(LeaseLost):
+        end(store, lease, Outcome(JobState.SUCCEEDED))
     assert taken(store, one, LATER) is None
 
 
@@ -180,7 +184,8 @@ def test_a_forgotten_stream_keeps_nothing_of_its_jobs_but_what_others_own(store:
         found = read(store, one)
         assert found is not None
         assert (found.state, found.request) == (JobState.CANCELLED, b"")
-    assert store.write([], lambda writing: writing.holds_job(lease)) is False
+    with pytest.raises(LeaseLost):
+        end(store, lease, Outcome(JobState.SUCCEEDED))
     assert read(store, ended) is None
     assert read(store, private) == private
     assert read(store, elsewhere) == elsewhere
