@@ -1,4 +1,4 @@
-"""The sweep: once a day every tenant forgets what its policy lets go.
+"""The sweep: once a day every active tenant forgets what its policy lets go.
 
 It goes stream by stream in small transactions, each of which looks again under the stream's lock. So it may
 be stopped anywhere and done again by anyone: two servers that sweep at once delete nothing twice.
@@ -19,7 +19,7 @@ from server.router import Router
 from server.shard import Shard
 from server.store.use_reading import FIRST
 from tenants.forget_policy import DEFAULT_POLICY
-from tenants.tenant import Incarnation, Tenant
+from tenants.tenant import Incarnation, Tenant, TenantState
 
 INTERVAL_SECONDS = 3600
 """A server sweeps an hour after its start, so that one that is restarted every day does too; then daily."""
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Sweeper:
-    """Sweeps every tenant, once a day. ``tenants`` gives all of them as they are in the catalogue now."""
+    """Sweeps every active tenant, once a day. ``tenants`` gives all as they are in the catalogue now."""
 
     def __init__(
         self, router: Router, tenants: Callable[[], Iterable[Tenant]], clock: Callable[[], Micros]
@@ -44,6 +44,8 @@ class Sweeper:
         if now < self._due:
             return 0
         for tenant in self._tenants():
+            if tenant.state is not TenantState.ACTIVE:  # who may not use its memories may not keep them alive
+                continue
             try:
                 count += self._sweep(tenant, ending)
             except ScrubjayError as error:

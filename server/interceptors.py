@@ -30,7 +30,8 @@ from scrubjay.errors import (
     MessageTooLarge,
     RoleNotAllowed,
     ScrubjayError,
-    TenantNotActive,
+    TenantDeleting,
+    TenantSuspended,
     TokenExpired,
     Unavailable,
 )
@@ -168,8 +169,7 @@ class Door:
             raise _not_allowed(caller.role, path)
         if caller.role is Role.REVOKED_DEVICE and not caller.wiped:
             raise DeviceRevoked
-        if caller.tenant is not None and caller.tenant.state is not TenantState.ACTIVE:
-            raise TenantNotActive(f"the tenant is {caller.tenant.state.name}")
+        _check_state(caller)
         remaining = context.time_remaining()
         if remaining is not None and remaining <= 0:
             raise DeadlineExceeded("the deadline passed before the call began; give it more time")
@@ -187,6 +187,19 @@ def _not_allowed(role: Role, path: str) -> ScrubjayError:
     if role is Role.REVOKED_DEVICE:
         return DeviceRevoked()
     return RoleNotAllowed(f"a key of role {role.name} may not call {path}")
+
+
+def _check_state(caller: Caller) -> None:
+    """A tenant's memories are for callers of an active tenant alone.
+
+    Its own admin sees how it stands, and a device that is to delete what it holds is told so in any state.
+    """
+    if caller.tenant is None or caller.role in (Role.TENANT_ADMIN, Role.REVOKED_DEVICE):
+        return
+    if caller.tenant.state is TenantState.SUSPENDED:
+        raise TenantSuspended
+    if caller.tenant.state is not TenantState.ACTIVE:
+        raise TenantDeleting
 
 
 def _named_client(caller: Caller, client_id: str) -> Caller:

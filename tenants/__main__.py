@@ -132,6 +132,61 @@ def _parse(text: str, message: Message, option: str) -> None:
 
 
 @app.command()
+def suspend(
+    tenant_id: TenantId,
+    api_key: AdminKey,
+    reason: Annotated[str, typer.Option(help="Why, for people.")] = "",
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Stop every use of a tenant's memories until it is resumed."""
+    with _admin(server, api_key) as stub:
+        answer = stub.SuspendTenant(v1.SuspendTenantRequest(tenant_id=tenant_id, reason=reason))
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
+
+
+@app.command()
+def resume(
+    tenant_id: TenantId, api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
+    """Let a suspended tenant be used again."""
+    with _admin(server, api_key) as stub:
+        answer = stub.ResumeTenant(v1.ResumeTenantRequest(tenant_id=tenant_id))
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
+
+
+@app.command()
+def delete(
+    tenant_id: TenantId,
+    api_key: AdminKey,
+    grace_days: Annotated[int | None, typer.Option(help="Days until it is purged. Default: 30.")] = None,
+    confirm: Annotated[
+        str | None, typer.Option(help="The tenant's id again. Without it, it is asked for.")
+    ] = None,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Stop every use of a tenant, and purge all that is stored of it when its grace has passed."""
+    if confirm is None:
+        confirm = typer.prompt(f"Type {tenant_id} to delete it and all its memories", err=True)
+    if confirm != tenant_id:
+        _fail(f"{confirm!r} is not {tenant_id!r}; nothing was deleted")
+    with _admin(server, api_key) as stub:
+        answer = stub.DeleteTenant(v1.DeleteTenantRequest(tenant_id=tenant_id, grace_days=grace_days))
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
+
+
+@app.command()
+def undelete(
+    tenant_id: TenantId, api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
+    """Take a deletion back, until the purge has begun."""
+    with _admin(server, api_key) as stub:
+        answer = stub.UndeleteTenant(v1.UndeleteTenantRequest(tenant_id=tenant_id))
+    show(answer.tenant, tenant_table(answer.tenant), as_json)
+
+
+@app.command()
 def create_key(
     api_key: AdminKey,
     role: Annotated[RoleName, typer.Option(help="What the key may do.")],

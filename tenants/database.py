@@ -77,6 +77,27 @@ def open_engine(url: str, *, read_only: bool = False, connections: int = 4) -> E
     return engine
 
 
+def compact(engine: Engine) -> None:
+    """Leave no byte of what was deleted in a SQLite file or its log: rewrite it. May be done again.
+
+    It takes as long as copying the file and as much disk, and writers wait meanwhile. PostgreSQL takes such
+    space back by itself. Raises StorageUnavailable where a reader or the disk is in the way.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    pooled = engine.raw_connection()
+    try:
+        driver: Any = pooled.driver_connection
+        driver.execute("VACUUM").close()
+        busy, *_ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise_mapped(error)
+    finally:
+        pooled.close()
+    if busy:
+        raise StorageUnavailable
+
+
 _SQLITE_CONNECT: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
 
 _POSTGRES_CONNECT: dict[str, Any] = {

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scrubjay import v1
 from scrubjay.memory import Micros
 from scrubjay.wire import to_timestamp
-from tenants import forget_policy, write_settings
+from tenants import forget_policy, receipt, write_settings
 from tenants.tenant import ApiKey, Device, Tenant
 
 
@@ -25,6 +25,11 @@ def tenant_message(tenant: Tenant) -> v1.Tenant:
         created_at=to_timestamp(tenant.created_at),
         forget_policy=policy,
         write_settings=write_settings.to_message(tenant.write_settings),
+        suspended_at=_optional_timestamp(tenant.suspended_at),
+        suspension_reason=tenant.suspension_reason,
+        deleted_at=_optional_timestamp(tenant.deleted_at),
+        purge_at=_optional_timestamp(tenant.purge_at),
+        purge_receipt=None if tenant.purge is None else receipt.to_message(tenant.purge),
     )
 
 

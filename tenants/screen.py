@@ -46,6 +46,7 @@ def tenant_table(tenant: v1.Tenant) -> Table:
         ("tenant", tenant.tenant_id),
         ("name", tenant.display_name),
         ("state", _state(tenant)),
+        *_standing(tenant),
         ("shard", tenant.shard),
         ("space", tenant.space),
         ("incarnation", tenant.incarnation),
@@ -54,6 +55,22 @@ def tenant_table(tenant: v1.Tenant) -> Table:
         ("writes", _writes(tenant.write_settings)),
         *_prompts(tenant.write_settings),
     )
+
+
+def _standing(tenant: v1.Tenant) -> Iterator[tuple[str, str]]:
+    """Since when and why it is not in use, until when that can be taken back, and what was purged."""
+    if tenant.HasField("suspended_at"):
+        why = f": {tenant.suspension_reason}" if tenant.suspension_reason else ""
+        yield "suspended", _time(tenant.suspended_at) + why
+    if tenant.HasField("deleted_at"):
+        yield "deleted", _time(tenant.deleted_at)
+    if tenant.HasField("purge_receipt"):
+        receipt = tenant.purge_receipt
+        finished = receipt.HasField("finished_at")
+        yield "purged", _time(receipt.finished_at) if finished else "not yet whole"
+        yield "swept", ", ".join(f"{each.count} {each.place}" for each in receipt.swept)
+    elif tenant.HasField("purge_at"):
+        yield "purge", f"from {_time(tenant.purge_at)}"
 
 
 def _forgets(tenant: v1.Tenant) -> str:

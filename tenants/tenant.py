@@ -11,6 +11,7 @@ from typing import NewType
 from scrubjay.errors import FieldViolation
 from scrubjay.memory import ClientId, Micros, Subject
 from tenants.forget_policy import ForgetPolicy
+from tenants.receipt import PurgeReceipt
 from tenants.write_settings import DEFAULT_SETTINGS, WriteSettings
 
 Incarnation = NewType("Incarnation", str)
@@ -23,6 +24,9 @@ class TenantState(IntEnum):
     """Where a tenant stands in its life; the numbers are the contract's."""
 
     ACTIVE = 1
+    SUSPENDED = 2
+    DELETING = 3
+    PURGED = 4
 
 
 class Role(IntEnum):
@@ -60,7 +64,8 @@ PRINCIPAL_BYTES = 8
 class Tenant:
     """One customer. ``shard`` is a shard's name, ``space`` the embedding space of its vectors.
 
-    ``forget_policy`` is None where it never said what it forgets.
+    ``forget_policy`` is None where it never said what it forgets. ``suspended_at`` stays through a deletion,
+    and so tells what an undeletion leads back to; ``purge`` is set once the purge has begun.
     """
 
     tenant_id: str
@@ -72,6 +77,11 @@ class Tenant:
     created_at: Micros
     forget_policy: ForgetPolicy | None = None
     write_settings: WriteSettings = DEFAULT_SETTINGS
+    suspended_at: Micros | None = None
+    suspension_reason: str = ""
+    deleted_at: Micros | None = None
+    purge_at: Micros | None = None
+    purge: PurgeReceipt | None = None
 
 
 @dataclass(frozen=True, slots=True)

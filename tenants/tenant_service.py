@@ -13,9 +13,11 @@ from tenants import forget_policy, write_settings
 from tenants.messages import api_key_message, device_message, tenant_message
 from tenants.page_token import seal, unseal
 from tenants.registry import Registry, RequestKey, TenantChanges
+from tenants.states import DEFAULT_GRACE_DAYS
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.validation import (
     fitting,
+    grace_violation,
     grant_violation,
     key_role,
     mask_violations,
@@ -35,6 +37,10 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/GetTenant": TENANT_ADMINS,
         f"{_SERVICE}/ListTenants": PLATFORM_ADMINS,
         f"{_SERVICE}/UpdateTenant": TENANT_ADMINS,
+        f"{_SERVICE}/SuspendTenant": PLATFORM_ADMINS,
+        f"{_SERVICE}/ResumeTenant": PLATFORM_ADMINS,
+        f"{_SERVICE}/DeleteTenant": PLATFORM_ADMINS,
+        f"{_SERVICE}/UndeleteTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
@@ -113,6 +119,53 @@ class TenantAdminService:
             request=_request_key(request.request_id, caller),
         )
         return v1.UpdateTenantResponse(tenant=tenant_message(changed))
+
+    def suspend_tenant(self, request: v1.SuspendTenantRequest, caller: Caller) -> v1.SuspendTenantResponse:
+        """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id),
+            name_violation("reason", request.reason),
+        )
+        tenant = self._registry.lives.suspend_tenant(
+            request.tenant_id,
+            request.reason,
+            now=self._clock(),
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.SuspendTenantResponse(tenant=tenant_message(tenant))
+
+    def resume_tenant(self, request: v1.ResumeTenantRequest, caller: Caller) -> v1.ResumeTenantResponse:
+        """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
+        check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
+        tenant = self._registry.lives.resume_tenant(
+            request.tenant_id, now=self._clock(), request=_request_key(request.request_id, caller)
+        )
+        return v1.ResumeTenantResponse(tenant=tenant_message(tenant))
+
+    def delete_tenant(self, request: v1.DeleteTenantRequest, caller: Caller) -> v1.DeleteTenantResponse:
+        """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
+        grace_days = request.grace_days if request.HasField("grace_days") else DEFAULT_GRACE_DAYS
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id),
+            grace_violation(grace_days),
+        )
+        tenant = self._registry.lives.delete_tenant(
+            request.tenant_id,
+            grace_days,
+            now=self._clock(),
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.DeleteTenantResponse(tenant=tenant_message(tenant))
+
+    def undelete_tenant(self, request: v1.UndeleteTenantRequest, caller: Caller) -> v1.UndeleteTenantResponse:
+        """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
+        check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
+        tenant = self._registry.lives.undelete_tenant(
+            request.tenant_id, now=self._clock(), request=_request_key(request.request_id, caller)
+        )
+        return v1.UndeleteTenantResponse(tenant=tenant_message(tenant))
 
     def create_api_key(self, request: v1.CreateApiKeyRequest, caller: Caller) -> v1.CreateApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, RequestIdReused."""

@@ -17,6 +17,7 @@ from scrubjay.memory import (
     scope_violation,
     subject_of,
 )
+from tenants.states import MAX_GRACE_DAYS
 from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, Role, tenant_id_violation
 
 DEFAULT_PAGE = 100
@@ -57,6 +58,13 @@ def page_limit(page_size: int) -> int:
     if not 0 <= page_size <= MAX_PAGE:
         raise InvalidField.of("page_size", f"is {page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}")
     return page_size or DEFAULT_PAGE
+
+
+def grace_violation(grace_days: int) -> FieldViolation | None:
+    """Whether a tenant may be purged after so many days."""
+    if not 0 <= grace_days <= MAX_GRACE_DAYS:
+        return FieldViolation("grace_days", f"is {grace_days}; give 0 to {MAX_GRACE_DAYS}")
+    return None
 
 
 def key_role(number: v1.Role.ValueType) -> Role:

@@ -303,6 +303,26 @@ class TenantNotActive(ScrubjayError):
     reason = v1.ERROR_REASON_TENANT_NOT_ACTIVE
 
 
+class TenantSuspended(ScrubjayError):
+    """The tenant's memories are neither read nor written."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_TENANT_SUSPENDED
+
+    def __init__(self) -> None:
+        super().__init__("this tenant is suspended; its operator knows why and can resume it")
+
+
+class TenantDeleting(ScrubjayError):
+    """The tenant was deleted."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_TENANT_DELETING
+
+    def __init__(self) -> None:
+        super().__init__("this tenant was deleted; its operator can take that back until it is purged")
+
+
 class ModelMismatch(ScrubjayError):
     """The configured model is not the one the stored vectors came from."""
 

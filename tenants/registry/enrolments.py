@@ -63,13 +63,13 @@ class Enrolments:
 
         ``client_id`` defaults to the enrolment's own id, ``expires_at`` to ``DEFAULT_LIFE_MICROS`` from
         now. A repeat of ``request`` gives the same code again, as a repeat gives a key. Raises
-        TenantNotFound, InvalidField for a time that has passed or lies beyond ``MAX_LIFE_MICROS``,
-        RequestIdReused.
+        TenantNotFound, TenantNotActive for a deleted one, InvalidField for a time that has passed or lies
+        beyond ``MAX_LIFE_MICROS``, RequestIdReused.
         """
 
         def create(connection: Connection) -> Answer:
             ends = _end(expires_at, now)
-            tenant = rows.read_tenant(connection, tenant_id)
+            tenant = rows.read_usable_tenant(connection, tenant_id)
             connection.execute(delete(enrolments).where(_IS_UNUSED, enrolments.c.expires_at <= now))
             enrolment_id = new_key_id(self._entropy(KEY_ID_BYTES))
             seed = self._entropy(SECRET_BYTES)

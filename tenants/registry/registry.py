@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, select, update
 
 from scrubjay.errors import (
     ApiKeyNotFound,
@@ -36,6 +36,7 @@ from tenants.placement import place
 from tenants.registry import rows
 from tenants.registry.devices import Devices
 from tenants.registry.enrolments import Enrolments
+from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, RequestKey, once
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import (
@@ -107,8 +108,8 @@ class Registry:
     ``engine`` comes from ``tenants.database``, holds migrated tables and is closed by its owner.
     ``pepper`` keys the digests: another one invalidates every key. New tenants get one of ``shard_names``
     and the embedding space ``space``. ``entropy`` gives that many unpredictable bytes. Every method
-    raises StorageUnavailable where the database does not answer; so do those of ``enrolments`` and
-    ``devices``, which are the same catalogue's.
+    raises StorageUnavailable where the database does not answer; so do those of ``lives``, ``enrolments``
+    and ``devices``, which are the same catalogue's.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Registry:
         self._cache = cache or CredentialCache()
         self._entropy = entropy
         self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy)
+        self.lives = Lives(engine, cache=self._cache)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy)
 
     # --- tenants ----------------------------------------------------------------------------------
@@ -135,11 +137,16 @@ class Registry:
     def create_tenant(
         self, tenant_id: str, display_name: str, *, now: Micros, request: RequestKey | None = None
     ) -> Tenant:
-        """A new tenant, usable at once. Raises TenantExists, RequestIdReused."""
+        """A new tenant, usable at once, of a new id or one whose tenant was purged.
+
+        Raises TenantExists, RequestIdReused.
+        """
 
         def create(connection: Connection) -> Answer:
             tenant = self._new_tenant(tenant_id, display_name, now)
             row = rows.kept_tenant(tenant)
+            purged = tenants.c.tenant_id == tenant_id, tenants.c.state == TenantState.PURGED
+            connection.execute(delete(tenants).where(*purged))
             if not insert_new(connection, tenants, row):
                 raise TenantExists(tenant_id)
             return row
@@ -179,7 +186,9 @@ class Registry:
 
     def living(self, incarnation: Incarnation) -> Tenant | None:
         """The tenant whose life this is, as it is now; None where that is over."""
-        one = select(tenants).where(tenants.c.incarnation == incarnation)
+        one = select(tenants).where(
+            tenants.c.incarnation == incarnation, tenants.c.state != TenantState.PURGED
+        )
         with self._engine.begin() as connection:
             row = connection.execute(one).mappings().first()
             return None if row is None else rows.tenant(row)
@@ -225,8 +234,8 @@ class Registry:
 
         ``client_id`` defaults to the key's id; ``across_subjects`` is for roles of ACROSS_SUBJECTS alone. A
         repeat of ``request`` gives the same secret again: the request's record holds a seed, not the secret,
-        and the seed goes with the record. Raises TenantNotFound, InvalidField for an ``expires_at`` that has
-        passed, RequestIdReused.
+        and the seed goes with the record. Raises TenantNotFound, TenantNotActive for a deleted one,
+        InvalidField for an ``expires_at`` that has passed, RequestIdReused.
         """
         if (tenant_id is None) != (role is Role.PLATFORM_ADMIN):
             raise ValueError(f"a key of tenant {tenant_id!r} cannot have the role {role.name}")
@@ -236,7 +245,7 @@ class Registry:
         def create(connection: Connection) -> Answer:
             if expires_at is not None and expires_at <= now:
                 raise InvalidField.of("expires_at", "has passed; give a later time, or none")
-            tenant = None if tenant_id is None else rows.read_tenant(connection, tenant_id)
+            tenant = None if tenant_id is None else rows.read_usable_tenant(connection, tenant_id)
             api_key, seed = self._issue(
                 connection, tenant, role, display_name, client_id, now, expires_at, across_subjects
             )

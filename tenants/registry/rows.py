@@ -10,9 +10,10 @@ from sqlalchemy import Connection, select
 
 from scrubjay.errors import TenantNotFound
 from scrubjay.memory import ClientId, Micros, Subject
-from tenants import forget_policy, write_settings
+from tenants import forget_policy, receipt, write_settings
 from tenants.credential_cache import Credential
 from tenants.registry.tables import tenants
+from tenants.states import check_usable
 from tenants.tenant import ApiKey, Caller, Device, Incarnation, Role, Tenant, TenantState
 
 
@@ -29,15 +30,23 @@ def tenant(row: Mapping[Any, Any]) -> Tenant:
         # Answers that an older version kept have none of these.
         forget_policy=forget_policy.from_text(row.get("forget_policy")),
         write_settings=write_settings.from_text(row.get("write_settings")),
+        suspended_at=row.get("suspended_at"),
+        suspension_reason=row.get("suspension_reason", ""),
+        deleted_at=row.get("deleted_at"),
+        purge_at=row.get("purge_at"),
+        purge=receipt.from_text(row.get("purge")),
     )
 
 
 def kept_tenant(tenant: Tenant) -> dict[str, Any]:
     """A tenant as a row of its table, and as an answer keeps it."""
     named = ("tenant_id", "display_name", "incarnation", "state", "shard", "space", "created_at")
-    return {name: getattr(tenant, name) for name in named} | {
+    times = ("suspended_at", "deleted_at", "purge_at")
+    return {name: getattr(tenant, name) for name in (*named, *times)} | {
         "forget_policy": forget_policy.to_text(tenant.forget_policy),
         "write_settings": write_settings.to_text(tenant.write_settings),
+        "suspension_reason": tenant.suspension_reason,
+        "purge": receipt.to_text(tenant.purge),
     }
 
 
@@ -113,12 +122,26 @@ def scopes(row: Mapping[Any, Any]) -> tuple[str, ...]:
 # --- reading a tenant -----------------------------------------------------------------------------
 
 
-def read_tenant(connection: Connection, tenant_id: str) -> Tenant:
-    """The tenant of this id. Raises TenantNotFound."""
-    row = connection.execute(select(tenants).where(tenants.c.tenant_id == tenant_id)).mappings().first()
+def read_tenant(connection: Connection, tenant_id: str, *, locked: bool = False) -> Tenant:
+    """The tenant of this id. Raises TenantNotFound.
+
+    Nobody else changes a ``locked`` one before the transaction ends.
+    """
+    found = select(tenants).where(tenants.c.tenant_id == tenant_id)
+    row = connection.execute(found.with_for_update() if locked else found).mappings().first()
     if row is None:
         raise TenantNotFound(tenant_id)
     return tenant(row)
+
+
+def read_usable_tenant(connection: Connection, tenant_id: str) -> Tenant:
+    """The tenant of this id, to which keys and devices may be given.
+
+    Raises TenantNotFound, and TenantNotActive where it was deleted.
+    """
+    found = read_tenant(connection, tenant_id)
+    check_usable(found)
+    return found
 
 
 def tenant_of_life(connection: Connection, incarnation: Incarnation) -> Tenant:

@@ -49,11 +49,16 @@ tenants = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("forget_policy", Text),
     Column("write_settings", Text),
+    Column("suspended_at", BigInteger),
+    Column("suspension_reason", Text, nullable=False, server_default=""),
+    Column("deleted_at", BigInteger),
+    Column("purge_at", BigInteger),
+    Column("purge", Text),
     PrimaryKeyConstraint("tenant_id", name="catalogue_tenants_pk"),
     UniqueConstraint("incarnation", name="catalogue_tenants_by_incarnation"),
 )
 """``forget_policy`` is a JSON array of rules, ``write_settings`` a JSON object; each is NULL where the tenant
-never said."""
+never said. ``purge`` is the receipt of its purge, a JSON object, once that has begun."""
 
 api_keys = Table(
     "catalogue_api_keys",

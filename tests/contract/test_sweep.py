@@ -36,7 +36,7 @@ from server.shard import Shard
 from server.store.memory_store import MemoryStore, StreamKey, Writing
 from server.store.use_reading import FIRST
 from tenants.forget_policy import DEFAULT_POLICY, ForgetPolicy, ForgetRule
-from tenants.tenant import Incarnation, Tenant
+from tenants.tenant import Incarnation, Tenant, TenantState
 from tests.devices import ACME, DAY, KEY, NOW, Server
 from tests.stored import add, delete, memory, stored
 
@@ -103,6 +103,14 @@ def test_it_comes_once_a_day(server: Server) -> None:
     assert daily.run(NEVER) == 0
     days(server, 62)
     assert daily.run(NEVER) == 1
+
+
+def test_a_tenant_that_is_not_active_forgets_nothing(server: Server) -> None:
+    add(server.store, task())
+    days(server, 61)
+    for state in set(TenantState) - {TenantState.ACTIVE}:
+        assert sweeper(server, replace(server.tenant, state=state)).run(NEVER) == 0
+    assert sweeper(server).run(NEVER) == 1
 
 
 def test_every_tenant_forgets_by_its_own_policy(server: Server) -> None:

@@ -13,20 +13,24 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scrubjay import v1
 from scrubjay.errors import (
     ApiKeyNotFound,
+    CredentialInvalid,
     DeviceNotFound,
     InvalidField,
     RequestIdReused,
     RoleNotAllowed,
     ScrubjayError,
+    TenantExists,
+    TenantNotActive,
     TenantNotFound,
 )
 from scrubjay.memory import ClientId, Micros
 from scrubjay.status import to_status
 from tenants.database import migrate, open_engine
 from tenants.forget_policy import ForgetPolicy, ForgetRule
+from tenants.messages import tenant_message
 from tenants.page_token import seal
-from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, TenantChanges
-from tenants.tenant import Caller, Role
+from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey, TenantChanges
+from tenants.tenant import Caller, Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 from tenants.write_settings import WriteSettings
 
@@ -323,6 +327,149 @@ def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_adm
     assert by_platform.secret != by_tenant.secret
 
 
+# --- states ---------------------------------------------------------------------------------------
+
+MOVES: dict[str, Callable[[TenantAdminService], v1.Tenant]] = {
+    "suspend": lambda service: (
+        service.suspend_tenant(v1.SuspendTenantRequest(tenant_id="acme", reason="invoice 7"), PLATFORM).tenant
+    ),
+    "resume": lambda service: (
+        service.resume_tenant(v1.ResumeTenantRequest(tenant_id="acme"), PLATFORM).tenant
+    ),
+    "delete": lambda service: (
+        service.delete_tenant(v1.DeleteTenantRequest(tenant_id="acme"), PLATFORM).tenant
+    ),
+    "undelete": lambda service: (
+        service.undelete_tenant(v1.UndeleteTenantRequest(tenant_id="acme"), PLATFORM).tenant
+    ),
+}
+WAYS = {
+    "ACTIVE": (),
+    "SUSPENDED": ("suspend",),
+    "DELETING": ("delete",),
+    "DELETING after SUSPENDED": ("suspend", "delete"),
+    "PURGED": ("delete", "purge"),
+}
+LEGAL = {
+    ("ACTIVE", "suspend"): "SUSPENDED",
+    ("ACTIVE", "delete"): "DELETING",
+    ("SUSPENDED", "resume"): "ACTIVE",
+    ("SUSPENDED", "delete"): "DELETING",
+    ("DELETING", "undelete"): "ACTIVE",
+    ("DELETING after SUSPENDED", "undelete"): "SUSPENDED",
+}
+
+
+def make_purged(registry: Registry) -> None:
+    tenant = registry.lives.begin_purge("acme", now=NOW)
+    registry.lives.finish_purge(tenant, {}, now=NOW)
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_move_is_made_where_it_is_legal_and_else_the_state_is_named(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller, way: str, move: str
+) -> None:
+    for step in WAYS[way]:
+        make_purged(registry) if step == "purge" else MOVES[step](service)
+    before = registry.get_tenant("acme")
+    if (way, move) in LEGAL:
+        moved = MOVES[move](service)
+        assert v1.TenantState.Name(moved.state) == f"TENANT_STATE_{LEGAL[way, move]}"
+        assert tenant_message(registry.get_tenant("acme")) == moved
+    else:
+        with pytest.raises(TenantNotActive, match=way.partition(" ")[0]):
+            MOVES[move](service)
+        assert registry.get_tenant("acme") == before
+    assert registry.get_tenant("rival").state is TenantState.ACTIVE
+
+
+def test_why_a_tenant_is_suspended_is_kept_until_it_is_resumed(
+    service: TenantAdminService, acme_admin: Caller
+) -> None:
+    MOVES["suspend"](service)
+    shown = service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), acme_admin).tenant
+    assert (shown.suspension_reason, shown.suspended_at.ToMicroseconds()) == ("invoice 7", NOW)
+    MOVES["delete"](service)
+    assert MOVES["undelete"](service) == shown
+    resumed = MOVES["resume"](service)
+    assert (resumed.suspension_reason, resumed.HasField("suspended_at")) == ("", False)
+
+
+def test_a_deleted_tenant_has_its_days_of_grace(service: TenantAdminService, acme_admin: Caller) -> None:
+    deleted = MOVES["delete"](service)
+    assert deleted.deleted_at.ToMicroseconds() == NOW
+    assert deleted.purge_at.ToMicroseconds() == NOW + 30 * 24 * 3600 * 1_000_000
+    MOVES["undelete"](service)
+    request = v1.DeleteTenantRequest(tenant_id="acme", grace_days=0)
+    assert service.delete_tenant(request, PLATFORM).tenant.purge_at.ToMicroseconds() == NOW
+
+
+def test_nobody_is_let_into_a_deleted_tenant_and_its_admin_still_sees_it(
+    service: TenantAdminService, acme_admin: Caller
+) -> None:
+    MOVES["suspend"](service)
+    service.create_api_key(key_request(), acme_admin)
+    MOVES["delete"](service)
+    with pytest.raises(TenantNotActive, match="DELETING"):
+        service.create_api_key(key_request(), acme_admin)
+    with pytest.raises(TenantNotActive, match="DELETING"):
+        service.create_enrolment(enrolment_request(), acme_admin)
+    shown = service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), acme_admin).tenant
+    assert shown.state == v1.TENANT_STATE_DELETING
+
+
+def test_a_repeated_move_gets_the_first_answer(service: TenantAdminService, acme_admin: Caller) -> None:
+    suspend = v1.SuspendTenantRequest(tenant_id="acme", reason="x", request_id="r-1")
+    first = service.suspend_tenant(suspend, PLATFORM)
+    MOVES["resume"](service)
+    assert service.suspend_tenant(suspend, PLATFORM) == first
+    with pytest.raises(RequestIdReused):
+        service.delete_tenant(v1.DeleteTenantRequest(tenant_id="acme", request_id="r-1"), PLATFORM)
+
+
+def test_a_purge_that_has_begun_is_not_taken_back(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    MOVES["delete"](service)
+    registry.lives.begin_purge("acme", now=NOW)
+    with pytest.raises(TenantNotActive, match="its purge has begun"):
+        MOVES["undelete"](service)
+
+
+def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    life = registry.get_tenant("acme").incarnation
+    key = registry.create_api_key("acme", Role.SERVICE, now=NOW, request=RequestKey("r-1", life))
+    assert registry.authenticate(key.secret, NOW).role is Role.SERVICE
+    code = service.create_enrolment(enrolment_request(), acme_admin).enrolment_code
+    enrolment_id = registry.authenticate(code, NOW).key_id
+    token = registry.devices.register_device(enrolment_id, b"i" * 16, now=NOW).token
+    unused = service.create_enrolment(enrolment_request(), acme_admin).enrolment_code
+    create = v1.CreateTenantRequest(tenant_id="acme")
+    for step in ("suspend", "delete"):
+        with pytest.raises(TenantExists):
+            service.create_tenant(create, PLATFORM)
+        MOVES[step](service)
+    tenant = registry.lives.begin_purge("acme", now=NOW)
+    registry.lives.finish_purge(tenant, {"memories": 3}, now=Micros(NOW + 1))
+    purged = service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant
+    assert purged.state == v1.TENANT_STATE_PURGED
+    assert purged.purge_receipt.finished_at.ToMicroseconds() == NOW + 1
+    swept = {each.place: each.count for each in purged.purge_receipt.swept}
+    assert swept == {"memories": 3, "API keys": 1, "devices": 1, "enrolments": 2, "admin requests": 1}
+    for credential in (key.secret, token, unused):
+        with pytest.raises(CredentialInvalid):
+            registry.authenticate(credential, NOW)
+    again = service.create_tenant(create, PLATFORM).tenant
+    assert again.incarnation != purged.incarnation
+    assert again.state == v1.TENANT_STATE_ACTIVE
+    assert not again.HasField("purge_receipt")
+    assert not again.suspension_reason
+    assert not service.list_devices(v1.ListDevicesRequest(tenant_id="acme"), PLATFORM).devices
+
+
 # --- whose tenant ---------------------------------------------------------------------------------
 
 
@@ -478,6 +625,13 @@ LONG = "x" * 257
         (settings_request(policy=99), ["tenant.write_settings.policy"]),
         (settings_request(custom_instructions="é" * 4097), ["tenant.write_settings.custom_instructions"]),
         (settings_request(custom_reconcile_prompt="\0"), ["tenant.write_settings.custom_reconcile_prompt"]),
+        (v1.SuspendTenantRequest(reason=LONG), ["tenant_id", "reason"]),
+        (v1.SuspendTenantRequest(request_id=LONG, **TENANT), ["request_id"]),
+        (v1.ResumeTenantRequest(request_id=LONG), ["request_id", "tenant_id"]),
+        (v1.DeleteTenantRequest(request_id=LONG), ["request_id", "tenant_id"]),
+        (v1.DeleteTenantRequest(tenant_id="acme", grace_days=-1), ["grace_days"]),
+        (v1.DeleteTenantRequest(tenant_id="acme", grace_days=366), ["grace_days"]),
+        (v1.UndeleteTenantRequest(request_id=LONG), ["request_id", "tenant_id"]),
         (v1.CreateApiKeyRequest(tenant_id="acme"), ["role"]),
         (v1.CreateApiKeyRequest(tenant_id="acme", role=99), ["role"]),  # type: ignore[arg-type]  # open enum
         (v1.CreateApiKeyRequest(tenant_id="acme", role=101), ["role"]),  # type: ignore[arg-type]  # open enum
@@ -523,6 +677,10 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.GetTenantRequest: service.get_tenant,
         v1.ListTenantsRequest: service.list_tenants,
         v1.UpdateTenantRequest: service.update_tenant,
+        v1.SuspendTenantRequest: service.suspend_tenant,
+        v1.ResumeTenantRequest: service.resume_tenant,
+        v1.DeleteTenantRequest: service.delete_tenant,
+        v1.UndeleteTenantRequest: service.undelete_tenant,
         v1.CreateApiKeyRequest: service.create_api_key,
         v1.RevokeApiKeyRequest: service.revoke_api_key,
         v1.CreateEnrolmentRequest: service.create_enrolment,

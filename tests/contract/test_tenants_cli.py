@@ -20,6 +20,7 @@ from server.slots import Slots
 from tenants.__main__ import app
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
+from tenants.tenant import TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 
 
@@ -33,14 +34,14 @@ class Running:
     registry: Registry
     first: FirstCredentials
 
-    def run(self, *words: str, key: str | None = None, width: str = "200") -> Result:
+    def run(self, *words: str, key: str | None = None, width: str = "200", typed: str = "") -> Result:
         environment = {
             "SCRUBJAY_SERVER": self.target,
             "SCRUBJAY_ADMIN_KEY": key or self.first.admin.secret,
             "COLUMNS": width,
             "TERMINAL_WIDTH": width,
         }
-        return CliRunner().invoke(app, words, env=environment)
+        return CliRunner().invoke(app, words, input=typed, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,31 @@ def test_a_tenant_is_told_how_to_write(running: Running) -> None:
     wrong = running.run("update", "writer", "--write-settings", '{"policy": "WRITE_POLICY_MAGIC"}')
     assert wrong.exit_code == 2
     assert "--write-settings" in wrong.stderr
+
+
+def test_a_tenant_is_suspended_resumed_deleted_and_undeleted(running: Running) -> None:
+    running.run("create", "moved")
+    shown = running.run("suspend", "moved", "--reason", "invoice 7")
+    assert shown.exit_code == 0, shown.output
+    assert all(text in shown.stdout for text in ("SUSPENDED", "invoice 7"))
+    assert "invoice 7" in running.run("get", "moved").stdout
+    assert "ACTIVE" in running.run("resume", "moved").stdout
+    shown = running.run("delete", "moved", "--grace-days", "3", "--confirm", "moved")
+    assert all(text in shown.stdout for text in ("DELETING", "deleted", "purge"))
+    assert "DELETING" in running.run("list").stdout
+    again = running.run("delete", "moved", "--confirm", "moved")
+    assert again.exit_code == 1
+    assert "is DELETING and can't be deleted" in again.stderr
+    undeleted = running.run("undelete", "moved", "--json").stdout
+    assert json.loads(undeleted)["state"] == "TENANT_STATE_ACTIVE"
+
+
+@pytest.mark.parametrize("typed", ["dev", "", "keep"])
+def test_a_tenant_is_deleted_only_by_who_types_its_id(running: Running, typed: str) -> None:
+    running.run("create", "keep")
+    answered = running.run("delete", "keep", typed=f"{typed}\n")
+    state = running.registry.get_tenant("keep").state
+    assert (answered.exit_code == 0) == (state is TenantState.DELETING) == (typed == "keep")
 
 
 def test_a_key_is_made_used_and_revoked(running: Running) -> None:

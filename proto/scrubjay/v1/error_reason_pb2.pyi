@@ -90,6 +90,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_MODEL_NOT_CONFIGURED: _ErrorReason.ValueType  # 30
     """FAILED_PRECONDITION: the call needs a chat model, and this server has none."""
+    ERROR_REASON_TENANT_SUSPENDED: _ErrorReason.ValueType  # 31
+    """FAILED_PRECONDITION: the tenant is suspended. Its operator knows why, and can resume it."""
+    ERROR_REASON_TENANT_DELETING: _ErrorReason.ValueType  # 32
+    """FAILED_PRECONDITION: the tenant was deleted. Until it is purged its operator can take that back."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -162,4 +166,8 @@ include_existing.
 """
 ERROR_REASON_MODEL_NOT_CONFIGURED: ErrorReason.ValueType  # 30
 """FAILED_PRECONDITION: the call needs a chat model, and this server has none."""
+ERROR_REASON_TENANT_SUSPENDED: ErrorReason.ValueType  # 31
+"""FAILED_PRECONDITION: the tenant is suspended. Its operator knows why, and can resume it."""
+ERROR_REASON_TENANT_DELETING: ErrorReason.ValueType  # 32
+"""FAILED_PRECONDITION: the tenant was deleted. Until it is purged its operator can take that back."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -32,6 +32,12 @@ class _TenantStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TenantSta
     """Not said."""
     TENANT_STATE_ACTIVE: _TenantState.ValueType  # 1
     """In use."""
+    TENANT_STATE_SUSPENDED: _TenantState.ValueType  # 2
+    """Its memories are neither read nor written until it is resumed."""
+    TENANT_STATE_DELETING: _TenantState.ValueType  # 3
+    """Deleted, and purged when its grace has passed."""
+    TENANT_STATE_PURGED: _TenantState.ValueType  # 4
+    """Nothing of it is stored any more. Its id may be given to a new tenant."""
 
 class TenantState(_TenantState, metaclass=_TenantStateEnumTypeWrapper):
     """Where a tenant stands in its life."""
@@ -40,6 +46,12 @@ TENANT_STATE_UNSPECIFIED: TenantState.ValueType  # 0
 """Not said."""
 TENANT_STATE_ACTIVE: TenantState.ValueType  # 1
 """In use."""
+TENANT_STATE_SUSPENDED: TenantState.ValueType  # 2
+"""Its memories are neither read nor written until it is resumed."""
+TENANT_STATE_DELETING: TenantState.ValueType  # 3
+"""Deleted, and purged when its grace has passed."""
+TENANT_STATE_PURGED: TenantState.ValueType  # 4
+"""Nothing of it is stored any more. Its id may be given to a new tenant."""
 Global___TenantState: _TypeAlias = TenantState  # noqa: Y015
 
 class _Role:
@@ -175,6 +187,68 @@ class WriteSettings(_message.Message):
 Global___WriteSettings: _TypeAlias = WriteSettings  # noqa: Y015
 
 @_typing.final
+class SweptPlace(_message.Message):
+    """How much of one kind was deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    place: _builtins.str
+    """What it was: a table, such as "memories", or a kind of file."""
+    count: _builtins.int
+    """How many rows or files."""
+    def __init__(
+        self,
+        *,
+        place: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SweptPlace: _TypeAlias = SweptPlace  # noqa: Y015
+
+@_typing.final
+class PurgeReceipt(_message.Message):
+    """What a purge deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STARTED_AT_FIELD_NUMBER: _builtins.int
+    FINISHED_AT_FIELD_NUMBER: _builtins.int
+    SWEPT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def started_at(self) -> _timestamp_pb2.Timestamp:
+        """When it began."""
+
+    @_builtins.property
+    def finished_at(self) -> _timestamp_pb2.Timestamp:
+        """When nothing was left. Not set: it goes on."""
+
+    @_builtins.property
+    def swept(self) -> _containers.RepeatedCompositeFieldContainer[Global___SweptPlace]:
+        """What was there, by place. What holds nothing of a tenant is named with 0."""
+
+    def __init__(
+        self,
+        *,
+        started_at: _timestamp_pb2.Timestamp | None = ...,
+        finished_at: _timestamp_pb2.Timestamp | None = ...,
+        swept: _abc.Iterable[Global___SweptPlace] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished_at", b"finished_at", "started_at", b"started_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished_at", b"finished_at", "started_at", b"started_at", "swept", b"swept"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeReceipt: _TypeAlias = PurgeReceipt  # noqa: Y015
+
+@_typing.final
 class Tenant(_message.Message):
     """One customer, with memories of its own."""
 
@@ -189,6 +263,11 @@ class Tenant(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     FORGET_POLICY_FIELD_NUMBER: _builtins.int
     WRITE_SETTINGS_FIELD_NUMBER: _builtins.int
+    SUSPENDED_AT_FIELD_NUMBER: _builtins.int
+    SUSPENSION_REASON_FIELD_NUMBER: _builtins.int
+    DELETED_AT_FIELD_NUMBER: _builtins.int
+    PURGE_AT_FIELD_NUMBER: _builtins.int
+    PURGE_RECEIPT_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     """Lower-case letters, digits and "-", 1 to 63, beginning with a letter."""
     display_name: _builtins.str
@@ -201,6 +280,8 @@ class Tenant(_message.Message):
     """The shard that holds its memories."""
     space: _builtins.str
     """The embedding space of its vectors, such as "lite-1/512"."""
+    suspension_reason: _builtins.str
+    """Why it was suspended, as its operator said."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -212,6 +293,22 @@ class Tenant(_message.Message):
     @_builtins.property
     def write_settings(self) -> Global___WriteSettings:
         """How it writes."""
+
+    @_builtins.property
+    def suspended_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was suspended; not set: it was not."""
+
+    @_builtins.property
+    def deleted_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was deleted; not set: it was not."""
+
+    @_builtins.property
+    def purge_at(self) -> _timestamp_pb2.Timestamp:
+        """When its grace ends."""
+
+    @_builtins.property
+    def purge_receipt(self) -> Global___PurgeReceipt:
+        """What was purged, once the purge has begun."""
 
     def __init__(
         self,
@@ -225,10 +322,15 @@ class Tenant(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         forget_policy: Global___ForgetPolicy | None = ...,
         write_settings: Global___WriteSettings | None = ...,
+        suspended_at: _timestamp_pb2.Timestamp | None = ...,
+        suspension_reason: _builtins.str = ...,
+        deleted_at: _timestamp_pb2.Timestamp | None = ...,
+        purge_at: _timestamp_pb2.Timestamp | None = ...,
+        purge_receipt: Global___PurgeReceipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forget_policy", b"forget_policy", "write_settings", b"write_settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "forget_policy", b"forget_policy", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "suspended_at", b"suspended_at", "write_settings", b"write_settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "shard", b"shard", "space", b"space", "state", b"state", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "shard", b"shard", "space", b"space", "state", b"state", "suspended_at", b"suspended_at", "suspension_reason", b"suspension_reason", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -507,6 +609,216 @@ class UpdateTenantResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateTenantResponse: _TypeAlias = UpdateTenantResponse  # noqa: Y015
+
+@_typing.final
+class SuspendTenantRequest(_message.Message):
+    """Request of SuspendTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant, which is ACTIVE."""
+    reason: _builtins.str
+    """Why, for people, at most 256 bytes. Shown with the tenant."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendTenantRequest: _TypeAlias = SuspendTenantRequest  # noqa: Y015
+
+@_typing.final
+class SuspendTenantResponse(_message.Message):
+    """Response of SuspendTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tenant(self) -> Global___Tenant:
+        """The tenant as it is now."""
+
+    def __init__(
+        self,
+        *,
+        tenant: Global___Tenant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuspendTenantResponse: _TypeAlias = SuspendTenantResponse  # noqa: Y015
+
+@_typing.final
+class ResumeTenantRequest(_message.Message):
+    """Request of ResumeTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant, which is SUSPENDED."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTenantRequest: _TypeAlias = ResumeTenantRequest  # noqa: Y015
+
+@_typing.final
+class ResumeTenantResponse(_message.Message):
+    """Response of ResumeTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tenant(self) -> Global___Tenant:
+        """The tenant as it is now."""
+
+    def __init__(
+        self,
+        *,
+        tenant: Global___Tenant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeTenantResponse: _TypeAlias = ResumeTenantResponse  # noqa: Y015
+
+@_typing.final
+class DeleteTenantRequest(_message.Message):
+    """Request of DeleteTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    GRACE_DAYS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant, which is ACTIVE or SUSPENDED."""
+    grace_days: _builtins.int
+    """Days until it is purged, 0 to 365. Not set: 30."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        grace_days: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_grace_days", b"_grace_days", "grace_days", b"grace_days"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_grace_days", b"_grace_days", "grace_days", b"grace_days", "request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__grace_days: _TypeAlias = _typing.Literal["grace_days"]  # noqa: Y015
+    _WhichOneofArgType__grace_days: _TypeAlias = _typing.Literal["_grace_days", b"_grace_days"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__grace_days) -> _WhichOneofReturnType__grace_days | None: ...
+
+Global___DeleteTenantRequest: _TypeAlias = DeleteTenantRequest  # noqa: Y015
+
+@_typing.final
+class DeleteTenantResponse(_message.Message):
+    """Response of DeleteTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tenant(self) -> Global___Tenant:
+        """The tenant as it is now."""
+
+    def __init__(
+        self,
+        *,
+        tenant: Global___Tenant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteTenantResponse: _TypeAlias = DeleteTenantResponse  # noqa: Y015
+
+@_typing.final
+class UndeleteTenantRequest(_message.Message):
+    """Request of UndeleteTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant, which is DELETING."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteTenantRequest: _TypeAlias = UndeleteTenantRequest  # noqa: Y015
+
+@_typing.final
+class UndeleteTenantResponse(_message.Message):
+    """Response of UndeleteTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tenant(self) -> Global___Tenant:
+        """The tenant, in the state that it was deleted in."""
+
+    def __init__(
+        self,
+        *,
+        tenant: Global___Tenant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndeleteTenantResponse: _TypeAlias = UndeleteTenantResponse  # noqa: Y015
 
 @_typing.final
 class CreateApiKeyRequest(_message.Message):

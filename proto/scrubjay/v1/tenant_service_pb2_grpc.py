@@ -55,6 +55,26 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantResponse.FromString,
                 _registered_method=True)
+        self.SuspendTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/SuspendTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.SuspendTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.SuspendTenantResponse.FromString,
+                _registered_method=True)
+        self.ResumeTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ResumeTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ResumeTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ResumeTenantResponse.FromString,
+                _registered_method=True)
+        self.DeleteTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/DeleteTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.DeleteTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.DeleteTenantResponse.FromString,
+                _registered_method=True)
+        self.UndeleteTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/UndeleteTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantResponse.FromString,
+                _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/CreateApiKey',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
@@ -109,6 +129,35 @@ class TenantAdminServiceServicer(object):
 
     def UpdateTenant(self, request, context):
         """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SuspendTenant(self, request, context):
+        """Stops every use of a tenant's memories until it is resumed. Platform admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeTenant(self, request, context):
+        """Lets a suspended tenant be used again. Platform admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTenant(self, request, context):
+        """Stops every use of a tenant, and purges all that is stored of it when its grace has passed. Platform
+        admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteTenant(self, request, context):
+        """Takes a deletion back, until the purge has begun. Platform admins only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -175,6 +224,26 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.UpdateTenant,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantResponse.SerializeToString,
+            ),
+            'SuspendTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.SuspendTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.SuspendTenantResponse.SerializeToString,
+            ),
+            'ResumeTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ResumeTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ResumeTenantResponse.SerializeToString,
+            ),
+            'DeleteTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.DeleteTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.DeleteTenantResponse.SerializeToString,
+            ),
+            'UndeleteTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantResponse.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -311,6 +380,114 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/UpdateTenant',
             scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.UpdateTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuspendTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/SuspendTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.SuspendTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.SuspendTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ResumeTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ResumeTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ResumeTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/DeleteTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.DeleteTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.DeleteTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/UndeleteTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

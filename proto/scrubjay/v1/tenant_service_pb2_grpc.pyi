@@ -41,6 +41,16 @@ class TenantAdminServiceStub:
     """Returns tenants by id, in pages. Platform admins only."""
     UpdateTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.UpdateTenantRequest, _tenant_service_pb2.UpdateTenantResponse]
     """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins."""
+    SuspendTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.SuspendTenantRequest, _tenant_service_pb2.SuspendTenantResponse]
+    """Stops every use of a tenant's memories until it is resumed. Platform admins only."""
+    ResumeTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ResumeTenantRequest, _tenant_service_pb2.ResumeTenantResponse]
+    """Lets a suspended tenant be used again. Platform admins only."""
+    DeleteTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.DeleteTenantRequest, _tenant_service_pb2.DeleteTenantResponse]
+    """Stops every use of a tenant, and purges all that is stored of it when its grace has passed. Platform
+    admins only.
+    """
+    UndeleteTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.UndeleteTenantRequest, _tenant_service_pb2.UndeleteTenantResponse]
+    """Takes a deletion back, until the purge has begun. Platform admins only."""
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
@@ -73,6 +83,16 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     """Returns tenants by id, in pages. Platform admins only."""
     UpdateTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.UpdateTenantRequest, _tenant_service_pb2.UpdateTenantResponse]  # type: ignore[assignment]
     """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins."""
+    SuspendTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.SuspendTenantRequest, _tenant_service_pb2.SuspendTenantResponse]  # type: ignore[assignment]
+    """Stops every use of a tenant's memories until it is resumed. Platform admins only."""
+    ResumeTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ResumeTenantRequest, _tenant_service_pb2.ResumeTenantResponse]  # type: ignore[assignment]
+    """Lets a suspended tenant be used again. Platform admins only."""
+    DeleteTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.DeleteTenantRequest, _tenant_service_pb2.DeleteTenantResponse]  # type: ignore[assignment]
+    """Stops every use of a tenant, and purges all that is stored of it when its grace has passed. Platform
+    admins only.
+    """
+    UndeleteTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.UndeleteTenantRequest, _tenant_service_pb2.UndeleteTenantResponse]  # type: ignore[assignment]
+    """Takes a deletion back, until the purge has begun. Platform admins only."""
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
@@ -126,6 +146,40 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tenant_service_pb2.UpdateTenantResponse, _abc.Awaitable[_tenant_service_pb2.UpdateTenantResponse]]:
         """Changes what the mask names of a tenant. Platform admins, and the tenant's own admins."""
+
+    @_abc_1.abstractmethod
+    def SuspendTenant(
+        self,
+        request: _tenant_service_pb2.SuspendTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.SuspendTenantResponse, _abc.Awaitable[_tenant_service_pb2.SuspendTenantResponse]]:
+        """Stops every use of a tenant's memories until it is resumed. Platform admins only."""
+
+    @_abc_1.abstractmethod
+    def ResumeTenant(
+        self,
+        request: _tenant_service_pb2.ResumeTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ResumeTenantResponse, _abc.Awaitable[_tenant_service_pb2.ResumeTenantResponse]]:
+        """Lets a suspended tenant be used again. Platform admins only."""
+
+    @_abc_1.abstractmethod
+    def DeleteTenant(
+        self,
+        request: _tenant_service_pb2.DeleteTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.DeleteTenantResponse, _abc.Awaitable[_tenant_service_pb2.DeleteTenantResponse]]:
+        """Stops every use of a tenant, and purges all that is stored of it when its grace has passed. Platform
+        admins only.
+        """
+
+    @_abc_1.abstractmethod
+    def UndeleteTenant(
+        self,
+        request: _tenant_service_pb2.UndeleteTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.UndeleteTenantResponse, _abc.Awaitable[_tenant_service_pb2.UndeleteTenantResponse]]:
+        """Takes a deletion back, until the purge has begun. Platform admins only."""
 
     @_abc_1.abstractmethod
     def CreateApiKey(

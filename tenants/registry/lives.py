@@ -1,0 +1,154 @@
+"""The lives of tenants over SQL: suspended, resumed, deleted, undeleted, purged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from sqlalchemy import Connection, Engine, delete, select, update
+
+from scrubjay.memory import JsonValue, Micros
+from tenants import states
+from tenants.credential_cache import CredentialCache
+from tenants.database import compact
+from tenants.receipt import PurgeReceipt
+from tenants.registry import rows
+from tenants.registry.once import Answer, RequestKey, once
+from tenants.registry.tables import api_keys, devices, enrolments, requests, tenants
+from tenants.tenant import Incarnation, Tenant, TenantState
+from tenants.write_settings import DEFAULT_SETTINGS
+
+
+class Lives:
+    """The states of a catalogue's tenants, as its Registry opens them.
+
+    A move is known to this process when its method returns, to others within the cache's seconds. Every
+    move raises TenantNotFound, TenantNotActive where ``tenants.states`` has no such move, RequestIdReused.
+    """
+
+    def __init__(self, engine: Engine, *, cache: CredentialCache) -> None:
+        self._engine = engine
+        self._cache = cache
+
+    def suspend_tenant(
+        self, tenant_id: str, reason: str, *, now: Micros, request: RequestKey | None = None
+    ) -> Tenant:
+        """Let nobody read or write its memories until it is resumed."""
+        return self._move(
+            ["suspend_tenant", tenant_id, reason],
+            lambda tenant: states.suspended(tenant, reason, now),
+            tenant_id,
+            now,
+            request,
+        )
+
+    def resume_tenant(self, tenant_id: str, *, now: Micros, request: RequestKey | None = None) -> Tenant:
+        """Let it be used again."""
+        return self._move(["resume_tenant", tenant_id], states.resumed, tenant_id, now, request)
+
+    def delete_tenant(
+        self, tenant_id: str, grace_days: int, *, now: Micros, request: RequestKey | None = None
+    ) -> Tenant:
+        """Let nobody use it, and purge it once the days of grace have passed."""
+        return self._move(
+            ["delete_tenant", tenant_id, grace_days],
+            lambda tenant: states.deleted(tenant, grace_days, now),
+            tenant_id,
+            now,
+            request,
+        )
+
+    def undelete_tenant(self, tenant_id: str, *, now: Micros, request: RequestKey | None = None) -> Tenant:
+        """Take a deletion back, before its purge has begun."""
+        return self._move(["undelete_tenant", tenant_id], states.undeleted, tenant_id, now, request)
+
+    # --- purging ----------------------------------------------------------------------------------
+
+    def to_purge(self, until: Micros) -> list[Tenant]:
+        """The tenants whose grace ended no later than ``until`` and of which something may be left."""
+        due = tenants.c.state == TenantState.DELETING, tenants.c.purge_at <= until
+        with self._engine.begin() as connection:
+            found = connection.execute(select(tenants).where(*due).order_by(tenants.c.purge_at)).mappings()
+            return [rows.tenant(row) for row in found]
+
+    def begin_purge(self, tenant_id: str, *, now: Micros) -> Tenant:
+        """Begin what can't be taken back; again, nothing changes."""
+        with self._engine.begin() as connection:
+            return self._change(connection, tenant_id, lambda tenant: states.purging(tenant, now))
+
+    def finish_purge(self, tenant: Tenant, swept: Mapping[str, int], *, now: Micros) -> Tenant:
+        """Delete what the catalogue knows of a tenant but itself, and close the receipt of its purge.
+
+        ``swept`` counts what was deleted elsewhere, by place. May be killed anywhere and done again.
+        """
+        with self._engine.begin() as connection:
+            counts = _delete_all_of(connection, tenant.incarnation)
+            self._change(connection, tenant.tenant_id, lambda found: _counted(found, counts))
+        compact(self._engine)
+        with self._engine.begin() as connection:
+            purged = self._change(
+                connection, tenant.tenant_id, lambda found: states.purged(found, _closed(found, swept, now))
+            )
+        self._cache.forget_tenant(tenant.incarnation)
+        return purged
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _move(
+        self,
+        body: JsonValue,
+        change: Callable[[Tenant], Tenant],
+        tenant_id: str,
+        now: Micros,
+        request: RequestKey | None,
+    ) -> Tenant:
+        def move(connection: Connection) -> Answer:
+            return rows.kept_tenant(self._change(connection, tenant_id, change))
+
+        with self._engine.begin() as connection:
+            moved = rows.tenant(once(connection, request, body, now, move))
+        self._cache.forget_tenant(moved.incarnation)
+        return moved
+
+    @staticmethod
+    def _change(connection: Connection, tenant_id: str, change: Callable[[Tenant], Tenant]) -> Tenant:
+        """Write what a tenant becomes; nobody else moves it before the transaction ends."""
+        changed = change(rows.read_tenant(connection, tenant_id, locked=True))
+        ours = tenants.c.incarnation == changed.incarnation
+        connection.execute(update(tenants).where(ours).values(rows.kept_tenant(changed)))
+        return changed
+
+
+_PLACES = {"enrolments": enrolments, "devices": devices, "API keys": api_keys}
+"""What the catalogue holds of a tenant, by the name that the receipt has for it."""
+
+
+def _delete_all_of(connection: Connection, incarnation: Incarnation) -> dict[str, int]:
+    conditions = {place: table.c.incarnation == incarnation for place, table in _PLACES.items()}
+    deletions = {place: delete(table).where(conditions[place]) for place, table in _PLACES.items()}
+    deletions["admin requests"] = delete(requests).where(requests.c.scope == incarnation)
+    return {place: connection.execute(deletion).rowcount for place, deletion in deletions.items()}
+
+
+def _counted(tenant: Tenant, counts: Mapping[str, int]) -> Tenant:
+    """The tenant without what it said of itself, and with more counted in its receipt."""
+    begun = _begun(tenant)
+    swept = {**begun.swept, **{place: begun.swept.get(place, 0) + n for place, n in counts.items()}}
+    return replace(
+        tenant,
+        forget_policy=None,
+        write_settings=DEFAULT_SETTINGS,
+        suspension_reason="",
+        purge=replace(begun, swept=swept),
+    )
+
+
+def _closed(tenant: Tenant, swept: Mapping[str, int], now: Micros) -> PurgeReceipt:
+    begun = _begun(tenant)
+    return replace(begun, finished_at=now, swept={**begun.swept, **swept})
+
+
+def _begun(tenant: Tenant) -> PurgeReceipt:
+    if tenant.purge is None:
+        raise ValueError(f"the purge of {tenant.tenant_id!r} has not begun")
+    return tenant.purge
