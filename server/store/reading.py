@@ -12,6 +12,7 @@ from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, exi
 
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp
+from server.store.entities import EntityReading
 from server.store.feed_reading import FeedReading
 from server.store.history_reading import HistoryReading
 from server.store.jobs import JobReading
@@ -37,7 +38,7 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a request_id is remembered, as the contract promises."""
 
 
-class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading, JobReading):
+class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading, JobReading, EntityReading):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
     def __init__(self, transaction: Transaction) -> None:
@@ -46,6 +47,7 @@ class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading, JobReadin
         ReplicaReading.__init__(self, transaction)
         UseReading.__init__(self, transaction)
         JobReading.__init__(self, transaction)
+        EntityReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:

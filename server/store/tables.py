@@ -248,3 +248,35 @@ jobs = Table(
         postgresql_where=text("lease_until IS NOT NULL"),
     ),
 )
+
+mentions = Table(
+    "mentions",
+    metadata,
+    _incarnation(),
+    Column("memory_id", _UUID, primary_key=True),
+    Column("entity_id", _UUID, primary_key=True),
+    _column("stream", _NAME),
+    _column("normal", _NAME),
+    _column("name", Text),
+    _column("kind", SmallInteger),
+    Index("mentions_by_entity", "incarnation", "stream", "normal", "entity_id"),
+)
+
+relations = Table(
+    "relations",
+    metadata,
+    _incarnation(),
+    Column("memory_id", _UUID, primary_key=True),
+    Column("number", SmallInteger, primary_key=True, autoincrement=False),
+    _column("stream", _NAME),
+    _column("subject_id", _UUID),
+    _column("relation", Text),
+    _column("object_id", _UUID),
+    Column("valid_from", BigInteger),
+    Column("valid_to", BigInteger),
+    Index("relations_by_subject", "incarnation", "stream", "subject_id"),
+    Index("relations_by_object", "incarnation", "stream", "object_id"),
+)
+
+unlinked = Table("unlinked", metadata, _incarnation(), Column("stream", _NAME, primary_key=True))
+"""Streams with memories from before there were entities, until these have their links."""

@@ -13,6 +13,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
+from server.store.entities import EntityWriting
 from server.store.history import HistoryRow
 from server.store.jobs import JobWriting
 from server.store.listener import tell
@@ -38,13 +39,14 @@ PURGED_AT_ONCE = 16
 """How many expired request ids a commit purges: more than most commits add, few enough to be cheap."""
 
 
-class Writing(Reading, ReplicaWriting, JobWriting):
+class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
     """What one unit may do to the streams it named; undone together where the unit raises."""
 
     def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
         Reading.__init__(self, transaction)
         ReplicaWriting.__init__(self, transaction)
         JobWriting.__init__(self, transaction)
+        EntityWriting.__init__(self, transaction)
         self._heads = heads
         self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
@@ -149,7 +151,9 @@ class Writing(Reading, ReplicaWriting, JobWriting):
         self._transaction.run_many(self._statements.insert_graves, dug)
         self._transaction.run_many(_DELETE_MEMORY, dead)
         self._transaction.run_many(_DELETE_VECTORS, dead)
-        self.forget_memories(key, [grave.memory_id for grave in graves])
+        ids = [grave.memory_id for grave in graves]
+        self.forget_memories(key, ids)
+        self.unlink(key, ids)
 
     def add_history(self, key: StreamKey, rows: Iterable[HistoryRow]) -> None:
         """Record operations, each under a commit stamp of its own."""
