@@ -32,7 +32,7 @@ from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
 from server.store.committer import MAX_BATCH
 from server.store.history import HistoryChange, HistoryRow
 from server.store.memory_store import MemoryStore, StoredMemory, StreamKey, Writing
-from server.store.rows import history_row, memory_row
+from server.store.rows import history_row, new_memory_row
 from server.store.tables import history, memories, vectors
 from server.store.vector_codec import encode_vector
 from tenants.tenant import Incarnation
@@ -126,7 +126,7 @@ class Bare:
             stored = StoredMemory.of(create(one, stamp), CommitStamp(number))
             entry = history_row(key, operation(one, stamp, CommitStamp(number)))
             for rows, table, row in zip(
-                found, (memories, vectors, history), (memory_row(key, stored), vector, entry), strict=True
+                found, (memories, vectors, history), (new_memory_row(key, stored), vector, entry), strict=True
             ):
                 rows.append(tuple(row[column.name] for column in table.c))
         return found

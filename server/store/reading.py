@@ -17,6 +17,7 @@ from server.store.feed_reading import FeedReading
 from server.store.history_reading import HistoryReading
 from server.store.jobs import JobReading
 from server.store.lookups import AMONG, ids_value
+from server.store.mark_reading import MarkReading
 from server.store.replicas import ReplicaReading
 from server.store.rows import (
     HEAD_COLUMNS,
@@ -38,12 +39,15 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a request_id is remembered, as the contract promises."""
 
 
-class Reading(FeedReading, HistoryReading, ReplicaReading, UseReading, JobReading, EntityReading):
+class Reading(
+    FeedReading, HistoryReading, MarkReading, ReplicaReading, UseReading, JobReading, EntityReading
+):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
     def __init__(self, transaction: Transaction) -> None:
         FeedReading.__init__(self, transaction)
         HistoryReading.__init__(self, transaction)
+        MarkReading.__init__(self, transaction)
         ReplicaReading.__init__(self, transaction)
         UseReading.__init__(self, transaction)
         JobReading.__init__(self, transaction)

@@ -22,6 +22,7 @@ from scrubjay.merge import Outcome, State, get
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp, pack_field_stamps, unpack_field_stamps
 from scrubjay.wire import to_message
+from server.ingest.words import mark
 from server.store.history import HistoryRow, decode_changes, encode_changes
 from server.store.tables import history, memories, streams
 from server.store.transaction import Row
@@ -211,8 +212,13 @@ HISTORY_COLUMNS = (
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+def new_memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
+    """A new memory as a row of the memories table."""
+    return {**memory_row(key, stored), "mark": mark(stored.memory.content)}
+
+
 def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
-    """A memory as a row of the memories table."""
+    """A memory as a row of the memories table, but for the mark of its text."""
     memory = stored.state.memory
     return {
         "incarnation": key.incarnation,

@@ -80,8 +80,10 @@ memories = Table(
     _column("field_stamps", LargeBinary),
     _column("field_commits", Text),
     _column("message", LargeBinary),
+    Column("mark", BigInteger),
     Index("memories_by_commit_stamp", "incarnation", "stream", "commit_stamp", unique=True),
     Index("memories_by_created_at", "incarnation", "stream", "created_at", "id"),
+    Index("memories_by_mark", "incarnation", "stream", "mark", "id"),
 )
 
 graveyard = Table(

@@ -13,6 +13,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from scrubjay.errors import MemoryExists, MemoryNotFound, RequestIdReused
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
+from server.ingest.words import mark
 from server.store.entities import EntityWriting
 from server.store.history import HistoryRow
 from server.store.jobs import JobWriting
@@ -27,6 +28,7 @@ from server.store.rows import (
     StreamKey,
     history_row,
     memory_row,
+    new_memory_row,
     private_to,
 )
 from server.store.tables import graveyard, history, memories, requests, retractions, streams, vectors
@@ -97,7 +99,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
         self._named(key)
         if not stored:
             return
-        rows = [memory_row(key, one) for one in stored]
+        rows = [new_memory_row(key, one) for one in stored]
         if self._transaction.run_many(self._statements.insert_memories, rows) != len(rows):
             raise LostRace(MemoryExists(self._taken_before(key, stored)))
         # Only now: a delete that was under way let the insert wait, and has buried the id since.
@@ -127,6 +129,8 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
         ]
         if self._transaction.run_many(_REPLACE, rows) != len(rows):
             raise MemoryNotFound(pairs[0][1].memory.id)
+        if said := [_marking(key, after) for before, after in pairs if _reworded(before, after)]:
+            self._transaction.run_many(_MARK, said)
         if back := [_retraction(key, before, stored) for before, stored in pairs if _lost(before, stored)]:
             self._transaction.run_many(self._statements.retract, back)
 
@@ -264,6 +268,14 @@ def _run(before: CommitStamp, count: int, now_millis: int) -> list[CommitStamp]:
     return run
 
 
+def _reworded(before: StoredMemory, after: StoredMemory) -> bool:
+    return before.memory.content != after.memory.content
+
+
+def _marking(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
+    return {**_of_row(key), "of_id": stored.memory.id, "new_mark": mark(stored.memory.content)}
+
+
 def _lost(before: StoredMemory, after: StoredMemory) -> bool:
     """Whether some may have seen the state before who do not see the one after."""
     moved = before.memory.scope != after.memory.scope
@@ -289,8 +301,18 @@ def _is_stream(table: Table) -> Any:
     return and_(table.c.incarnation == bindparam("of_incarnation"), table.c.stream == bindparam("of_stream"))
 
 
-_FIXED = ("incarnation", "id", "stream", "user_id", "agent_id", "run_id", "owner_client_id", "created_at")
-"""What no edit changes: naming it would write the indexes on it again."""
+_FIXED = (
+    "incarnation",
+    "id",
+    "stream",
+    "user_id",
+    "agent_id",
+    "run_id",
+    "owner_client_id",
+    "created_at",
+    "mark",
+)
+"""What no edit changes, or only one of the text: naming it would write the indexes on it again."""
 _REPLACE = (
     update(memories)
     .where(
@@ -301,6 +323,11 @@ _REPLACE = (
     .values(
         {column.name: bindparam(f"new_{column.name}") for column in memories.c if column.name not in _FIXED}
     )
+)
+_MARK = (
+    update(memories)
+    .where(_is_stream(memories), memories.c.id == bindparam("of_id"))
+    .values(mark=bindparam("new_mark"))
 )
 _DELETE_MEMORY = delete(memories).where(_is_stream(memories), memories.c.id == bindparam("dead"))
 _DELETE_VECTORS = delete(vectors).where(_is_stream(vectors), vectors.c.memory_id == bindparam("dead"))

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, inspect, text
 from scrubjay.memory import ClientId, Memory, MemoryId, Micros
 from scrubjay.merge import create
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
+from server.ingest.words import mark
 from server.store.memory_store import MIGRATIONS, VERSION_TABLE, MemoryStore, StoredMemory, StreamKey
 from server.store.rows import CREATED, memory_row
 from server.store.tables import metadata
@@ -135,6 +136,8 @@ def test_a_populated_first_database_is_brought_to_this_version(at_first: Engine,
             stored = reading.get(key.incarnation, MemoryId(LIVING))
             graves = reading.graves_after(key, CommitStamp(0), 10)
             history = reading.history(key.incarnation, key, None, 10)
+            marked = reading.marked(key, [mark("Tea!"), mark("coffee")])
+        assert marked == {mark("tea")}
         assert head is not None
         assert (head.head, head.epoch, head.counts_head) == (9, 1, 0)
         assert stored is not None
