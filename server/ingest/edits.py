@@ -25,6 +25,7 @@ from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
 from server.ingest.author import Author, last_text, written
+from server.ingest.entities.linking import relink, says_other
 from server.store.rows import Grave, StoredMemory, StreamKey, private_to
 from server.store.vector_codec import encode_vector
 from server.store.writing import Writing
@@ -71,6 +72,8 @@ def update(
     _check(old, state, edit, author)
     stored = old.edited(state, commit_stamp)
     writing.replace(key, old, stored)
+    if says_other(old.memory, stored.memory):
+        relink(writing, key, [stored])
     if edit.vector is not None and state.stamps["content"] == stamp:
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
     guarded = old.memory if private_to(old.memory) else state.memory  # the old values were for its owner
@@ -161,6 +164,7 @@ def delete_all(writing: Writing, key: StreamKey, author: Author, now: Micros) ->
         dead = [stored for stored in page if permitted(stored.memory, author.client_id)]
         bury(writing, key, dead, author, now)
         count += len(dead)
+    writing.forget_recent(key)
     return count
 
 

@@ -24,6 +24,7 @@ from server.store.memory_store import (
     StreamKey,
     Writing,
 )
+from server.store.recent_messages import RecentMessage
 from server.store.replicas import AccessTotal
 from server.store.use_reading import Place
 from tenants.tenant import Incarnation
@@ -161,6 +162,11 @@ class ShardMemories(ShardParts):
             known = permitted(stored.memory, client_id)
         if not known:
             raise MemoryNotFound(memory_id)
+
+    def recent_messages(self, key: StreamKey, scope: str, client_id: ClientId) -> Sequence[RecentMessage]:
+        """What the client told a model of last in a scope of the stream, oldest first."""
+        with self._store.read() as reading:
+            return reading.recent_messages(key, scope, client_id)
 
     def stream_of(self, incarnation: Incarnation, memory_id: MemoryId) -> StreamKey:
         """Where a write on the memory, living or deleted, must lock. MemoryNotFound where there is none."""

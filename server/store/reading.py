@@ -18,6 +18,7 @@ from server.store.history_reading import HistoryReading
 from server.store.jobs import JobReading
 from server.store.lookups import AMONG, ids_value
 from server.store.mark_reading import MarkReading
+from server.store.recent_messages import RecentReading
 from server.store.replicas import ReplicaReading
 from server.store.rows import (
     HEAD_COLUMNS,
@@ -40,7 +41,14 @@ REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
 
 
 class Reading(
-    FeedReading, HistoryReading, MarkReading, ReplicaReading, UseReading, JobReading, EntityReading
+    FeedReading,
+    HistoryReading,
+    MarkReading,
+    ReplicaReading,
+    UseReading,
+    JobReading,
+    EntityReading,
+    RecentReading,
 ):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
@@ -52,6 +60,7 @@ class Reading(
         UseReading.__init__(self, transaction)
         JobReading.__init__(self, transaction)
         EntityReading.__init__(self, transaction)
+        RecentReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:

@@ -202,6 +202,17 @@ access_counts = Table(
     Index("access_counts_by_lane_stamp", "incarnation", "stream", "lane_stamp"),
 )
 
+recent_messages = Table(
+    "recent_messages",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    Column("scope", _NAME, primary_key=True),
+    Column("client_id", _NAME, primary_key=True),
+    _column("messages", Text),
+)
+"""The last messages that a client told a model of, as a JSON list."""
+
 FORGOTTEN = (retractions, operations, waiting)
 """What is kept until the stream's horizon passes it."""
 

@@ -19,6 +19,7 @@ from server.store.history import HistoryRow
 from server.store.jobs import JobWriting
 from server.store.listener import tell
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
+from server.store.recent_messages import RecentWriting
 from server.store.replica_writing import ReplicaWriting
 from server.store.rows import (
     HEAD_COLUMNS,
@@ -41,7 +42,7 @@ PURGED_AT_ONCE = 16
 """How many expired request ids a commit purges: more than most commits add, few enough to be cheap."""
 
 
-class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
+class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting):
     """What one unit may do to the streams it named; undone together where the unit raises."""
 
     def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
@@ -49,6 +50,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
         ReplicaWriting.__init__(self, transaction)
         JobWriting.__init__(self, transaction)
         EntityWriting.__init__(self, transaction)
+        RecentWriting.__init__(self, transaction)
         self._heads = heads
         self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
@@ -135,7 +137,8 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
             self._transaction.run_many(self._statements.retract, back)
 
     def bury(self, key: StreamKey, graves: Sequence[Grave]) -> None:
-        """Delete memories for ever, all that is known of them at once; of each only the grave stays."""
+        """Delete memories for ever, all that is known of them at once; of each only the grave stays. What was
+        said last in the stream goes too: it may have said them."""
         self._named(key)
         if not graves:
             return
@@ -158,6 +161,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting):
         ids = [grave.memory_id for grave in graves]
         self.forget_memories(key, ids)
         self.unlink(key, ids)
+        self.forget_recent(key)
 
     def add_history(self, key: StreamKey, rows: Iterable[HistoryRow]) -> None:
         """Record operations, each under a commit stamp of its own."""
