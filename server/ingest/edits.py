@@ -67,7 +67,7 @@ def update(
     if not changed:
         return old, ()
     (commit_stamp,) = writing.stamps(key, 1, now // 1000)
-    stamp = _after(old, commit_stamp, author)
+    stamp = stamp_after(old, commit_stamp, author)
     state, results = apply(old.state, _writes(changed, old.state, edit, stamp), author.client_id)
     _check(old, state, edit, author)
     stored = old.edited(state, commit_stamp)
@@ -193,7 +193,8 @@ def bury(
     """Delete living memories of the stream for ever; History says why, where ``reasons`` does."""
     commit_stamps = writing.stamps(key, len(dead), now // 1000)
     stamps = [
-        _after(stored, commit_stamp, author) for stored, commit_stamp in zip(dead, commit_stamps, strict=True)
+        stamp_after(stored, commit_stamp, author)
+        for stored, commit_stamp in zip(dead, commit_stamps, strict=True)
     ]
     writing.bury(
         key,
@@ -217,7 +218,7 @@ def bury(
     )
 
 
-def _after(stored: StoredMemory, commit_stamp: CommitStamp, author: Author) -> Stamp:
+def stamp_after(stored: StoredMemory, commit_stamp: CommitStamp, author: Author) -> Stamp:
     """A stamp of this commit that is later than every edit of the memory."""
     latest = stored.state.latest()
     return Stamp(max(commit_stamp, latest.time + 1 if latest else 0), author.replica)
