@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from client_sync.importing.instants import instant
-from client_sync.importing.skipping import Place, Reason, Skipped, Unfit
+from client_sync.importing.skipping import Place, Reason, Skipped, Unfit, printable
 from scrubjay.memory import Micros, hashed_id, name_violation
 
 MAX_MESSAGE_BYTES = 64 * 1024
@@ -101,7 +101,7 @@ def _branches(nodes: Mapping[str, dict[str, Any]], path: list[str], of: Place) -
     for name, node in nodes.items():
         message = node.get("message")
         if name not in taken and isinstance(message, dict) and _role(message) in _SPEAKERS:
-            yield Skipped(replace(of, message=name), Reason.BRANCH, "is on a branch that was left")
+            yield Skipped(replace(of, message=printable(name)), Reason.BRANCH, "is on a branch that was left")
 
 
 def _role(message: Mapping[str, Any]) -> str:
@@ -117,7 +117,7 @@ def _read(
     message = node.get("message")
     if not isinstance(message, dict):
         return
-    place = replace(of, message=name)
+    place = replace(of, message=printable(name))
     try:
         text, dropped = _text(_spoken_content(message))
         if dropped:

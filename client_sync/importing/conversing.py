@@ -86,8 +86,10 @@ class Conversations:
         """One Add, without what the server refuses of it. With a ``request_id`` it is a repeat."""
         left = list(piece)
         while left:
-            request_id = request_id or self._request_id(conversation_id, left)
-            self._marks.send(_marks(conversation_id, left), request_id, self._clock())
+            # A repeat keeps its mark: it says when the first one may have arrived.
+            if not request_id:
+                request_id = self._request_id(conversation_id, left)
+                self._marks.send(_marks(conversation_id, left), request_id, self._clock())
             try:
                 response = self._add(conversation_id, left, request_id)
             except RequestIdReused:

@@ -136,8 +136,6 @@ def _parsed(fields: Mapping[str, Any]) -> v1.Memory:
         ParseDict({**fields, **times}, memory)
     except ParseError as error:
         raise Unfit(Reason.INVALID, str(error).partition("\n")[0][:200]) from error
-    except UnicodeError as error:
-        raise Unfit(Reason.INVALID, "holds what is no valid Unicode") from error
     except (ValueError, OverflowError, RecursionError) as error:
         raise Unfit(Reason.INVALID, str(error)[:200]) from error
     for name in _OUTPUT_ONLY:

@@ -93,13 +93,18 @@ class Skipped:
         return self.place.to_json() | {"reason": self.reason.value, "why": self.why}
 
 
+def printable(text: str) -> str:
+    """The text with what no UTF-8 can hold, lone surrogates, spelled out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 class Unfit(Exception):
     """Something of the file can't become what it should: the reason, and one sentence for a person."""
 
     def __init__(self, reason: Reason, why: str) -> None:
-        super().__init__(why)
         self.reason = reason
-        self.why = why
+        self.why = printable(why)
+        super().__init__(self.why)
 
     def at(self, place: Place) -> Skipped:
         """What is skipped for it."""
