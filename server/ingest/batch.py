@@ -126,6 +126,7 @@ class Batch:
 
     def take(self, one: Arrived) -> None:
         """Take an operation and append its answer."""
+        self._writes.named.update(one.named)
         first = self._writes.results.get(one.operation_id)
         stream, encoded = self._known.get(one.operation_id, ("", b""))
         if first is not None:

@@ -9,6 +9,8 @@ from scrubjay import v1
 from scrubjay.memory import MemoryId
 from scrubjay.operation import OperationId
 from scrubjay.stamp import CommitStamp, Stamp
+from server.ingest.entities.entity import Named
+from server.ingest.entities.linking import link, relink, says_other
 from server.store.history import HistoryRow
 from server.store.replicas import SavedOperation, WaitingOperation
 from server.store.rows import Grave, StoredMemory, StreamKey
@@ -20,7 +22,8 @@ Results = dict[OperationId, tuple[CommitStamp, v1.OperationResult]]
 @dataclass(frozen=True, slots=True)
 class BatchWrites:
     """``results`` are those of new operations, ``resolved`` of ones that waited in the store; ``changed``
-    has the last state of every memory that was made or edited, also of one that was then deleted."""
+    has the last state of every memory that was made or edited, also of one that was then deleted; ``named``
+    what was read of texts before the lock, see ``server.ingest.entities.linking``."""
 
     changed: dict[MemoryId, StoredMemory] = field(default_factory=dict)
     graves: list[Grave] = field(default_factory=list)
@@ -30,6 +33,7 @@ class BatchWrites:
     resolved: Results = field(default_factory=dict)
     waiting: dict[OperationId, WaitingOperation] = field(default_factory=dict)
     no_longer_waiting: set[MemoryId] = field(default_factory=set)
+    named: dict[tuple[str, str], Named] = field(default_factory=dict)
 
     def write(
         self,
@@ -46,6 +50,9 @@ class BatchWrites:
         edited = [(before[i], one) for i, one in self.changed.items() if i in before]
         writing.replace_many(key, edited)
         writing.bury(key, self.graves)
+        link(writing, key, new, self.named)
+        said = [one for old, one in edited if one.memory.id in living and says_other(old.memory, one.memory)]
+        relink(writing, key, said, self.named)
         writing.put_vectors(key, space, [(i, stamp, vector) for i, (stamp, vector) in self.vectors.items()])
         writing.add_history(key, self.history)
         writing.save_operations(key, _saved(self.results))

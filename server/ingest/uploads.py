@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from google.protobuf.message import DecodeError
 
@@ -20,6 +20,8 @@ from scrubjay.operation import (
     next_chain,
 )
 from scrubjay.stamp import ReplicaId
+from server.ingest.entities.extraction import extract
+from server.ingest.entities.linking import NONE_KNOWN, Known, named_in, text_of
 from server.store.replicas import AccessTotal, ReplicaMark
 
 
@@ -70,13 +72,24 @@ def chained(chain: bytes, encoded: Sequence[bytes]) -> bytes:
 class Arrived:
     """An operation as it arrived: what it is, or with ``refusal`` why it can be none.
 
-    ``vector`` is the encoded vector of the content that it writes.
+    ``vector`` is the encoded vector of the content that it writes; ``named`` is what that names and says.
     """
 
     operation_id: OperationId
     operation: Operation | None
     refusal: str = ""
     vector: bytes | None = None
+    named: Known = field(default_factory=dict)
+
+    def read(self, vector: bytes | None) -> Arrived:
+        """The operation with the vector of its content, and what that names."""
+        return replace(self, vector=vector, named=self._named())
+
+    def _named(self) -> Known:
+        if self.operation is not None and self.operation.memory is not None:
+            memory = self.operation.memory
+            return {text_of(memory): named_in(memory)}
+        return NONE_KNOWN if self.content is None else {(self.content, ""): extract(self.content)}
 
     @property
     def content(self) -> str | None:

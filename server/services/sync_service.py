@@ -201,7 +201,7 @@ class SyncService:
         except Unavailable:
             return list(arrived)
         made = dict(zip(texts, vectors, strict=True))
-        return [replace(one, vector=made.get(n)) for n, one in enumerate(arrived)]
+        return [one.read(made.get(n)) for n, one in enumerate(arrived)]
 
     def _answer(
         self,

@@ -1,0 +1,81 @@
+"""Entities: what a text names, and what it says of them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from enum import IntEnum
+
+from scrubjay.text import fold
+from server.ingest.simplified import simplified
+from server.store.rows import StreamKey
+
+
+class EntityKind(IntEnum):
+    """What an entity is, as far as the text says; the numbers are the contract's. Of two kinds that one text
+    or several give one name, the lower number stands."""
+
+    SUBJECT = 1
+    PERSON = 2
+    ORGANISATION = 3
+    PLACE = 4
+    PRODUCT = 5
+    ADDRESS = 6
+    NAME = 7
+    THING = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity as a text names it; the subject whose memory it is has no name here."""
+
+    name: str
+    kind: EntityKind
+
+    @property
+    def normal(self) -> str:
+        """What names of one entity share; empty for the subject."""
+        return normal(self.name)
+
+
+SUBJECT = Mention("", EntityKind.SUBJECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a text says of two entities: ``relation`` is a verb such as ``works_at`` or a word of kinship.
+    ``ended`` says that it is so no more."""
+
+    subject: Mention
+    relation: str
+    object: Mention
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a text names, in its order, each once, and what it says of that; the claims' entities are among
+    the mentions."""
+
+    mentions: tuple[Mention, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+
+NOTHING = Named()
+
+_TITLES = ("dr. ", "dr ", "prof. ", "prof ", "professor ", "mr. ", "mr ", "mrs. ", "mrs ", "ms. ", "ms ")
+_QUOTES = str.maketrans("", "", "\"“”「」『』《》'‘’")
+
+
+def normal(name: str) -> str:
+    """What names of one entity share: without case, width, traditional forms, titles and quotation marks,
+    and white space only between words."""
+    plain = " ".join(simplified(fold(name)).translate(_QUOTES).split())
+    for title in _TITLES:
+        plain = plain.removeprefix(title)
+    return plain.removeprefix("https://").removeprefix("http://").removeprefix("www.").rstrip("/")
+
+
+def entity_id(key: StreamKey, mention: Mention) -> str:
+    """The id of what is named so in a stream: always the same, in every process."""
+    return str(uuid.uuid5(uuid.UUID(key.incarnation), f"{key.stream}\0{mention.normal}"))
