@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -16,11 +16,9 @@ from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
 from server.ingest.author import Author, first_values
 from server.ingest.correcting import supersede
-from server.ingest.duplicates import Repeat
 from server.ingest.entities.entity import Named
 from server.ingest.entities.linking import link, links_in, named_in, text_of
 from server.ingest.operations import end_waits
-from server.ingest.repeating import repeats, say_again
 from server.store.entities import NO_LINKS, Links
 from server.store.rows import StoredMemory, StreamKey
 from server.store.vector_codec import encode_vectors
@@ -54,8 +52,6 @@ class AddStatus(IntEnum):
     """What became of a memory that was not refused; the numbers are the contract's."""
 
     ADDED = 1
-    DUPLICATE = 2
-    MERGED_INTO = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +64,6 @@ class Added:
     superseded: tuple[MemoryId, ...] = ()
     links: Links = NO_LINKS
 
-    @property
-    def is_repeat(self) -> bool:
-        """Whether the draft was said before."""
-        return self.status is not AddStatus.ADDED
-
 
 def add(
     writing: Writing,
@@ -81,11 +72,8 @@ def add(
     drafts: Sequence[Draft],
     author: Author,
     now: Micros,
-    *,
-    deduplicate: bool = False,
 ) -> list[Added | MemoryExists]:
-    """Store the drafts whose ids are free; one result for each, in order. With ``deduplicate`` what is stored
-    already is not stored again."""
+    """Store the drafts whose ids are free; one result for each, in order."""
     ids = [draft.memory.id for draft in drafts]
     taken = {*writing.get_many(incarnation, ids), *writing.buried(incarnation, ids)}
     by_stream: dict[StreamKey, list[Draft]] = {}
@@ -95,77 +83,15 @@ def add(
         if accepted[-1]:
             taken.add(draft.memory.id)
             by_stream.setdefault(StreamKey(incarnation, draft.memory.subject.key), []).append(draft)
-    added: dict[MemoryId, Added] = {}
-    for key, group in by_stream.items():
-        add_group = _add_or_repeat if deduplicate else _add_to_stream
-        became = add_group(writing, key, space, group, author, now)
-        added.update(zip((draft.memory.id for draft in group), became, strict=True))
+    added = {
+        one.stored.memory.id: one
+        for key, group in by_stream.items()
+        for one in _add_to_stream(writing, key, space, group, author, now)
+    }
     return [
         added[memory_id] if fresh else MemoryExists(memory_id)
         for memory_id, fresh in zip(ids, accepted, strict=True)
     ]
-
-
-def _add_or_repeat(
-    writing: Writing, key: StreamKey, space: str, drafts: Sequence[Draft], author: Author, now: Micros
-) -> list[Added]:
-    """Store what the stream does not say yet. What a draft replaces, it replaces said again too."""
-    found = repeats(writing, key, [draft.memory for draft in drafts], author.client_id, now)
-    found = _but_waited_for(writing, key, drafts, found)
-    stands = {
-        draft.memory.id: repeat.of for draft, repeat in zip(drafts, found, strict=True) if repeat is not None
-    }
-    fresh = [_redirected(draft, stands) for draft in drafts if draft.memory.id not in stands]
-    stored = iter(_add_to_stream(writing, key, space, fresh, author, now) if fresh else ())
-    return [
-        next(stored)
-        if repeat is None
-        else _repeated(writing, key, space, _redirected(draft, stands), repeat, author, now)
-        for draft, repeat in zip(drafts, found, strict=True)
-    ]
-
-
-def _but_waited_for(
-    writing: Writing, key: StreamKey, drafts: Sequence[Draft], found: Sequence[Repeat | None]
-) -> list[Repeat | None]:
-    """The repeats without those whose id a device has edits for already."""
-    named = [
-        draft.memory.id
-        for draft, repeat in zip(drafts, found, strict=True)
-        if repeat is not None and draft.named
-    ]
-    waited_for = {one.memory_id for one in writing.waiting(key, named)} if named else set()
-    return [
-        None if draft.memory.id in waited_for else repeat for draft, repeat in zip(drafts, found, strict=True)
-    ]
-
-
-def _redirected(draft: Draft, stands: Mapping[MemoryId, MemoryId]) -> Draft:
-    """The draft with the memory that stands where it names one that is not stored."""
-    successor = draft.memory.superseded_by
-    if successor is None or successor not in stands:
-        return draft
-    return replace(draft, memory=replace(draft.memory, superseded_by=stands[successor]))
-
-
-def _repeated(
-    writing: Writing,
-    key: StreamKey,
-    space: str,
-    draft: Draft,
-    repeat: Repeat,
-    author: Author,
-    now: Micros,
-) -> Added:
-    """What stands for the draft, and what became of it."""
-    stored, got_more = say_again(writing, key, repeat, draft.memory, author, now)
-    older = [memory_id for memory_id in draft.supersedes if memory_id != repeat.of]
-    superseded = supersede(writing, key, space, older, repeat.of, author, now)
-    successor = draft.memory.superseded_by
-    if successor is not None and successor != repeat.of:
-        supersede(writing, key, space, [repeat.of], successor, author, now)
-        stored = writing.get_many(key.incarnation, [repeat.of])[repeat.of]
-    return Added(stored, AddStatus.MERGED_INTO if got_more else AddStatus.DUPLICATE, tuple(superseded))
 
 
 def _add_to_stream(
