@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
@@ -20,6 +21,10 @@ Placed: TypeAlias = tuple[Place, v1.Memory]
 
 MAX_BATCH = 100
 """Memories in one Add, as the contract has it."""
+
+
+_ITS_PLACE = re.compile(r"memories\[\d+\]\.")
+"""Where a memory stood in the request, which nobody saw."""
 
 
 def store(session: Session, batch: Sequence[Placed], tally: Tally) -> None:
@@ -77,4 +82,4 @@ def _refused(place: Place, code: int, reason: v1.ErrorReason.ValueType, message:
         return Skipped(place, Reason.ID_TAKEN, "its id is that of a deleted memory, or of one not shown here")
     if code == code_pb2.UNAVAILABLE:  # the replica's file, of which no more can be written
         raise ReplicaUnwritable(message)
-    return Skipped(place, Reason.REFUSED, message)
+    return Skipped(place, Reason.REFUSED, _ITS_PLACE.sub("", message))

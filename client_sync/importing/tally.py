@@ -56,13 +56,14 @@ class Tally:
 
     def line(self) -> str:
         """The counts in one line."""
-        told = f"imported {self.imported} {self.things}"
+        counts = {"imported": self.imported}
         if self.things != "memories":
-            told += f", learnt {self.learnt} memories"
-        told += f", already there {self.already_there}"
+            counts["learnt"] = self.learnt
+        counts["already there"] = self.already_there
         if self.duplicates:
-            told += f", duplicates {self.duplicates}"
-        return f"{told}, skipped {self.skipped.total()}" + "".join(
-            f"{', ' if n else ': '}{reason} {count}"
-            for n, (reason, count) in enumerate(sorted(self.skipped.items()))
+            counts["duplicates"] = self.duplicates
+        counts["skipped"] = self.skipped.total()
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.skipped.items()))
+        return ", ".join(f"{name} {count}" for name, count in counts.items()) + (
+            f" ({reasons})" if reasons else ""
         )

@@ -562,7 +562,7 @@ def test_the_report_has_every_line_and_the_screen_the_first_faults() -> None:
         "why": "is of the role tool",
     }
     assert (len(tally.faults), tally.fault_count) == (MAX_SHOWN, MAX_SHOWN + 10)
-    assert tally.line() == "imported 0 memories, already there 0, skipped 31: not_json 30, tool 1"
+    assert tally.line() == "imported 0, already there 0, skipped 31 (not_json 30, tool 1)"
     assert set(ON_PURPOSE) < set(Reason)
 
 
