@@ -23,6 +23,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     pause_seconds: float = 0.0
     """Between one byte of the body and the next."""
+    hangs_up: bool = False
+    """Before the second half of the body."""
 
 
 def silence() -> Answer | None:
@@ -105,10 +107,12 @@ class ModelServer(Generic[Asked]):
         for name, value in {**result.headers, "content-length": str(len(result.body))}.items():
             handler.send_header(name, value)
         handler.end_headers()
-        size = 1 if result.pause_seconds else max(1, len(result.body))
+        body = result.body[: len(result.body) // 2] if result.hangs_up else result.body
+        handler.close_connection = handler.close_connection or result.hangs_up
+        size = 1 if result.pause_seconds else max(1, len(body))
         try:
-            for start in range(0, len(result.body), size):
-                handler.wfile.write(result.body[start : start + size])
+            for start in range(0, len(body), size):
+                handler.wfile.write(body[start : start + size])
                 self._closing.wait(result.pause_seconds)
         except ConnectionError:
             handler.close_connection = True

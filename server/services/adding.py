@@ -17,10 +17,12 @@ from scrubjay.memory import (
 )
 from scrubjay.wire import from_message
 from server.ingest.adding import Added, Draft, add
+from server.ingest.chat.issues import Issue
 from server.providers.embedder import TextKind
 from server.router import tenant_of
 from server.services.learning import read_conversation
 from server.services.memory_door import MemoryDoor, author_of
+from server.services.policies import NOTHING_MADE, Made
 from server.services.requests import MAX_BATCH
 from server.shard import Request, Shard
 from server.store.memory_store import StreamKey, Writing
@@ -82,12 +84,11 @@ class Adding(MemoryDoor):
         self, request: v1.AddRequest, caller: Caller, shard: Shard, identity: Request
     ) -> v1.AddResponse:
         """Store what the messages say, and put under it what it says is true no more."""
-        tenant, now = tenant_of(caller), identity.now
-        settings = self._current(tenant).write_settings
-        conversation = read_conversation(request, caller, settings.policy, now)
+        tenant, now = self._current(tenant_of(caller)), identity.now
+        conversation = read_conversation(request, caller, tenant.write_settings.policy, now)
         made = self._policies.make(conversation, tenant, caller, shard, now)
-        if not made.drafts:
-            return v1.AddResponse()
+        if not made.drafts and made.recent is None:
+            return v1.AddResponse(issues=map(_issue, made.issues))
 
         def results(added: Sequence[Added | MemoryExists]) -> Iterable[v1.AddResult]:
             for n, (one, result) in enumerate(zip(made.learnt, added, strict=True)):
@@ -95,7 +96,7 @@ class Adding(MemoryDoor):
                 message.message_index, message.rule = one.message, one.rule
                 yield message
 
-        return self._store(caller, shard, identity, made.drafts, results)
+        return self._store(caller, shard, identity, made.drafts, results, made)
 
     def _store(
         self,
@@ -104,16 +105,31 @@ class Adding(MemoryDoor):
         identity: Request,
         drafts: Sequence[Draft],
         results: Callable[[Sequence[Added | MemoryExists]], Iterable[v1.AddResult]],
+        made: Made = NOTHING_MADE,
     ) -> v1.AddResponse:
-        """Store the drafts once for the request; ``results`` says what is answered of what became of them."""
+        """Store the drafts once for the request; ``results`` says what is answered of what became of them.
+        ``made`` has what a model left beside them."""
         tenant = tenant_of(caller)
         keys = {StreamKey(tenant.incarnation, draft.memory.subject.key) for draft in drafts}
+        if made.recent is not None:
+            keys.add(made.recent.key)
 
         def unit(writing: Writing) -> v1.AddResponse:
             added = add(writing, tenant.incarnation, tenant.space, drafts, author_of(caller), identity.now)
-            return v1.AddResponse(results=results(added), revision=self._revision(writing, keys))
+            if made.recent is not None:
+                made.recent.keep(writing)
+            return v1.AddResponse(
+                results=results(added),
+                revision=self._revision(writing, keys),
+                issues=map(_issue, made.issues),
+            )
 
         return shard.write(identity, keys, v1.AddResponse, unit)
+
+
+def _issue(issue: Issue) -> v1.AddIssue:
+    kind = v1.AddIssue.Kind.ValueType(issue.kind)
+    return v1.AddIssue(kind=kind, sentence=issue.sentence, message_index=issue.message)
 
 
 def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | InvalidField:
