@@ -198,12 +198,12 @@ def _put_memories(
     for place, document in found:
         try:
             if isinstance(document, Skipped):
-                tally.skip([document])
+                tally.leave_out([document])
                 continue
             memory = parse(document)
             finish(memory, whom, wall_micros(), scope=options.scope, tags=options.tags)
         except Unfit as error:
-            tally.skip([error.at(place)])
+            tally.leave_out([error.at(place)])
             continue
         batch.append((place, memory))
         if len(batch) == MAX_BATCH:
@@ -218,12 +218,12 @@ def _put_conversations(
 ) -> None:
     for place, document in found:
         if isinstance(document, Skipped):
-            tally.skip([document])
+            tally.leave_out([document])
             continue
         try:
             conversation = from_chatgpt(document, place)
         except Unfit as error:
-            tally.skip([error.at(place)])
+            tally.leave_out([error.at(place)])
             continue
         conversations.put(conversation, tally)
 

@@ -53,12 +53,12 @@ class Conversations:
 
     def put(self, conversation: Conversation, tally: Tally) -> None:
         """Have the server learn from what is new in the conversation. ScrubjayError."""
-        tally.skip(conversation.skipped)
+        tally.leave_out(conversation.skipped)
         taken = self._marks.taken(_marks(conversation.id, conversation.messages))
         new = [message for message in conversation.messages if mark(conversation.id, message.id) not in taken]
         tally.already_there += len(conversation.messages) - len(new)
         fit = [message for message in new if self._fits(message)]
-        tally.skip(_too_long(message) for message in new if not self._fits(message))
+        tally.leave_out(_too_long(message) for message in new if not self._fits(message))
         if doubtful := self._marks.sending(_marks(conversation.id, fit)):
             again = [message for message in fit if mark(conversation.id, message.id) in doubtful.marks]
             fit = [message for message in fit if message not in again]
@@ -102,7 +102,7 @@ class Conversations:
                 wrong = _wrong_messages(error, len(left))
                 if not wrong:
                     raise
-                tally.skip(Skipped(left[n].place, Reason.REFUSED, why) for n, why in wrong.items())
+                tally.leave_out(Skipped(left[n].place, Reason.REFUSED, why) for n, why in wrong.items())
                 left = [message for n, message in enumerate(left) if n not in wrong]
                 request_id = ""
             else:

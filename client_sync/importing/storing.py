@@ -36,7 +36,7 @@ def store(session: Session, batch: Sequence[Placed], tally: Tally) -> None:
     tally.already_there += len(batch) - len(unique) + len(there)
     new = [placed for memory_id, placed in unique.items() if memory_id not in there]
     if new:
-        tally.skip(_added(session, new, tally))
+        tally.leave_out(_added(session, new, tally))
 
 
 def _present(session: Session, ids: Sequence[str]) -> set[str]:

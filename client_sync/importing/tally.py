@@ -29,7 +29,7 @@ class Tally:
     faults: list[Skipped] = field(default_factory=list)
     fault_count: int = 0
 
-    def skip(self, found: Iterable[Skipped]) -> None:
+    def leave_out(self, found: Iterable[Skipped]) -> None:
         """Count what is left out, and put it into the report."""
         for one in found:
             self.skipped[one.reason.value] += 1

@@ -552,8 +552,8 @@ def test_what_is_no_conversation_says_so(document: Any) -> None:
 def test_the_report_has_every_line_and_the_screen_the_first_faults() -> None:
     lines: list[str] = []
     tally = Tally("memories", lines.append)
-    tally.skip(Skipped(Place(line=n), Reason.NOT_JSON, "is no JSON") for n in range(1, MAX_SHOWN + 11))
-    tally.skip([Skipped(Place(item=3, message="m"), Reason.TOOL, "is of the role tool")])
+    tally.leave_out(Skipped(Place(line=n), Reason.NOT_JSON, "is no JSON") for n in range(1, MAX_SHOWN + 11))
+    tally.leave_out([Skipped(Place(item=3, message="m"), Reason.TOOL, "is of the role tool")])
     assert len(lines) == MAX_SHOWN + 11
     assert json.loads(lines[-1]) == {
         "item": 3,
