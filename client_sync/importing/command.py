@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +17,7 @@ from client_sync.failures import complain, fail, told
 from client_sync.importing.chatgpt import from_chatgpt
 from client_sync.importing.conversing import Conversations
 from client_sync.importing.documents import Document, documents
+from client_sync.importing.formats import Format, looks_like
 from client_sync.importing.marks import marks_of
 from client_sync.importing.memories import Whom, finish, from_line, from_mem0
 from client_sync.importing.skipping import Place, Skipped, Unfit, Unreadable
@@ -40,17 +39,6 @@ from client_sync.session import (
 from scrubjay import v1
 from scrubjay.errors import ScrubjayError
 from scrubjay.memory import Subject
-
-_LOOKED_AT = 100
-"""Documents that may be broken before one says what the file is."""
-
-
-class Format(StrEnum):
-    """What a file holds."""
-
-    JSONL = "jsonl"
-    MEM0 = "mem0"
-    CHATGPT = "chatgpt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +82,7 @@ def import_(
     with ExitStack() as stack:
         session = stack.enter_context(open_session(settings))
         try:
-            chosen = format_ or _looks_like(file)
+            chosen = format_ or looks_like(file)
         except Unreadable as error:
             fail(str(error), error)
         tally = Tally("messages" if chosen is Format.CHATGPT else "memories")
@@ -154,23 +142,6 @@ def _subject(session: Session, settings: Settings) -> Subject | None:
             param_hint="--user",
         )
     return subject
-
-
-def _looks_like(file: Path) -> Format:
-    """What the first document is that is not broken. Unreadable where that is nothing known."""
-    empty = True
-    for _, found in itertools.islice(documents(file, lambda _read, _size: None), _LOOKED_AT):
-        empty = False
-        if isinstance(found, dict):
-            if isinstance(found.get("mapping"), dict):
-                return Format.CHATGPT
-            if isinstance(found.get("memory"), str):
-                return Format.MEM0
-            if "content" in found:
-                return Format.JSONL
-    if empty:
-        return Format.JSONL
-    raise Unreadable(f"{file} looks like nothing that is known; say what it is with --format")
 
 
 def _run(file: Path, put: Put, tally: Tally, show: Show, settings: Settings) -> None:

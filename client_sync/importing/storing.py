@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from google.rpc import code_pb2
@@ -21,6 +22,8 @@ Placed: TypeAlias = tuple[Place, v1.Memory]
 
 MAX_BATCH = 100
 """Memories in one Add, as the contract has it."""
+ADD_SECONDS = 120.0
+"""How long a server may take for one: a slow embedding model, and 100 of the longest texts."""
 
 
 _ITS_PLACE = re.compile(r"memories\[\d+\]\.")
@@ -61,7 +64,7 @@ def _added(session: Session, batch: Sequence[Placed], tally: Tally) -> Iterator[
     """Add the memories, and give what was refused."""
     request = v1.AddRequest(memories=[memory for _, memory in batch])
     try:
-        results = patiently(lambda: session.call(session.memories.Add, request)).results
+        results = patiently(lambda: session.call(_add_of(session), request)).results
     except (MemoryExists, InvalidField) as error:
         # None could be stored, and the error is of one or of all: half of them says more.
         if len(batch) == 1:
@@ -75,6 +78,12 @@ def _added(session: Session, batch: Sequence[Placed], tally: Tally) -> Iterator[
             yield _refused(place, result.error.code, result.error.reason, result.error.message)
         else:
             tally.imported += 1
+
+
+def _add_of(session: Session) -> Callable[[v1.AddRequest], v1.AddResponse]:
+    if session.remote is None:
+        return session.memories.Add
+    return partial(session.remote.memories.Add, timeout=ADD_SECONDS)
 
 
 def _refused(place: Place, code: int, reason: v1.ErrorReason.ValueType, message: str) -> Skipped:

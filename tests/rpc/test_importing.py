@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
@@ -81,6 +82,11 @@ def words(err: str) -> str:
     return " ".join(err.replace("│", " ").split())
 
 
+def unlike_others(*numbers: int) -> str:
+    """Words that no other text shares."""
+    return " ".join(hashlib.sha256(repr(numbers).encode()).hexdigest()[at : at + 8] for at in range(0, 48, 8))
+
+
 def conversation(name: str, *messages: tuple[str, str]) -> dict[str, Any]:
     """A conversation as ChatGPT exports it, without branches."""
     mapping: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": []}}
@@ -129,7 +135,11 @@ def test_what_was_exported_comes_back_to_another_tenant_and_once(
         "--at",
         "2001-02-03T04:05:06.789Z",
     )
-    serving.dev.add(*(f"fact {n}" for n in range(230)))
+    serving.dev.add(*(unlike_others(n) for n in range(230)))
+    for text in ("I write code with Vim.", "I no longer use Vim, I write code with Emacs now."):
+        said = v1.ConversationMessage(role="user", content=text, id="m1")
+        serving.dev.memories.Add(v1.AddRequest(messages=[said], template=v1.Memory(user_id="alice")))
+    assert sum(bool(memory.superseded_by) for memory in stored(serving.dev)) == 1
     file = tmp_path / "memories.jsonl"
     assert run("export", str(file), "--user", "alice").code == 0
 
@@ -138,10 +148,10 @@ def test_what_was_exported_comes_back_to_another_tenant_and_once(
     first = run("import", str(file), "--json")
     assert (first.code, first.rows) == (
         0,
-        [{"imported": 232, "already_there": 0, "duplicates": 0, "skipped": {}}],
+        [{"imported": 234, "already_there": 0, "duplicates": 0, "skipped": {}}],
     )
     again = run("import", str(file))
-    assert again.out == "imported 0, already there 232, skipped 0\n"
+    assert again.out == "imported 0, already there 234, skipped 0\n"
 
     def told(memories: list[v1.Memory]) -> list[v1.Memory]:
         for memory in memories:
@@ -363,7 +373,7 @@ def test_memories_through_a_server_survive_being_killed(run: Run, dev: Tenant, t
 
 def test_conversations_survive_being_killed(run: Run, dev: Tenant, tmp_path: Path) -> None:
     talks = [
-        conversation(f"talk-{n}", *[("user", f"message {n}.{m}") for m in range(1 + 37 * n % 230)])
+        conversation(f"talk-{n}", *[("user", unlike_others(n, m)) for m in range(1 + 37 * n % 230)])
         for n in range(14)
     ]
     file = tmp_path / "conversations.json"

@@ -18,6 +18,7 @@ from client_sync.errors import ReplicaUnwritable
 from client_sync.importing import documents as reading
 from client_sync.importing.chatgpt import Conversation, from_chatgpt
 from client_sync.importing.documents import documents
+from client_sync.importing.formats import Format, looks_like
 from client_sync.importing.marks import digest, mark, marks_of
 from client_sync.importing.memories import Whom, finish, from_line, from_mem0
 from client_sync.importing.patience import patiently
@@ -208,6 +209,43 @@ def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
     path.write_bytes(raw)
     with pytest.raises(Unreadable, match="no whole archive"):
         read(path)
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}\n\nno\n{"b": 2}', '[{"a": 1},\n {"b": 2}\n]\n'])
+def test_how_far_it_is_goes_up_to_the_end(tmp_path: Path, content: str) -> None:
+    heard: list[tuple[int, int]] = []
+    found = documents(file(tmp_path, content), lambda read, size: heard.append((read, size)))
+    assert len(list(found)) >= 2
+    assert heard == sorted(heard)
+    assert heard[-1] == (len(content), len(content))
+
+
+@pytest.mark.parametrize(
+    ("content", "looks"),
+    [
+        ("", Format.JSONL),
+        ("[]", Format.JSONL),
+        ('no\n{"x": 1}\n{"id": "1", "content": ""}', Format.JSONL),
+        ('[{"content": "tea"}]', Format.JSONL),
+        ('{"memory": "tea", "id": "1"}', Format.MEM0),
+        ('[{"id": "1", "memory": "tea"}]', Format.MEM0),
+        ('{"results": [{"id": "1", "memory": "tea"}]}', Format.MEM0),
+        ('{\n "memories": [{"memory": "tea"}]\n}', Format.MEM0),
+        ('[{"title": null, "mapping": {}}]', Format.CHATGPT),
+        ('{\n "title": "a", "mapping": {}\n}', Format.CHATGPT),
+        ('{"title": "a", "mapping": {}}', Format.CHATGPT),
+    ],
+)
+def test_a_file_is_known_by_what_it_holds(tmp_path: Path, content: str, looks: Format) -> None:
+    assert looks_like(file(tmp_path, content)) is looks
+
+
+@pytest.mark.parametrize(
+    "content", ["no\n", "[1, 2]", '{"colour": "green"}', '{"x": 1}\n' * 100 + '{"content": "a"}']
+)
+def test_a_file_that_is_known_by_nothing_says_so(tmp_path: Path, content: str) -> None:
+    with pytest.raises(Unreadable, match="--format"):
+        looks_like(file(tmp_path, content))
 
 
 # --- memories of scrubjay and mem0 ---------------------------------------------------------------
