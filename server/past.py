@@ -17,6 +17,7 @@ from scrubjay.merge import Outcome, put
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import from_stored, to_message
+from server.ingest.entities.linking import names_in
 from server.store.history import HistoryChange, HistoryRow
 from server.store.memory_store import Change, Reading, StreamKey
 from server.store.rows import private_to
@@ -159,4 +160,4 @@ def _as_it_was(memory: Memory, key: StreamKey, commit_stamp: CommitStamp, presen
     same = present is not None and present.memory is not None and present.memory.content == memory.content
     message = to_message(memory, commit_stamp).SerializeToString()
     vector = present.vector if present is not None and same else None
-    return Change(key.stream, memory.id, commit_stamp, message, memory, vector)
+    return Change(key.stream, memory.id, commit_stamp, message, memory, vector, names_in(memory))

@@ -25,6 +25,7 @@ from server.index.hnsw_index import HnswIndex
 from server.index.shelf import Shelved
 from server.index.switch import grown, open_index
 from server.index.vector_index import VectorIndex
+from server.recall.entities import EntityIndex
 from server.recall.lexical import LexicalIndex
 from server.recall.speakers import Speakers
 from server.recall.tags import TagIndex
@@ -41,11 +42,13 @@ _REBUILD_LEAST_ROWS = 256
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One living memory of the stream; ``message`` is its encoded form, ready to be joined."""
+    """One living memory of the stream; ``message`` is its encoded form, ready to be joined, ``names`` the
+    normal names of what it mentions."""
 
     memory: Memory
     message: bytes
     commit_stamp: CommitStamp
+    names: tuple[str, ...] = ()
 
 
 class ResidentStream:
@@ -61,6 +64,7 @@ class ResidentStream:
         self.conversations = Conversations(self.columns)
         self.words = LexicalIndex()
         self.tags = TagIndex()
+        self.entities = EntityIndex()
         self.speakers = Speakers()
         self.vectors: VectorIndex = open_index(dimension, 0)
         self._slots: dict[MemoryId, int] = {}
@@ -75,8 +79,9 @@ class ResidentStream:
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""
-        parts = self.vectors, self.words, self.tags, self.speakers, self.columns, self.conversations
-        return self._bytes + sum(part.nbytes for part in parts)
+        memories = self.vectors, self.columns, self.conversations
+        texts = self.words, self.tags, self.entities, self.speakers
+        return self._bytes + sum(part.nbytes for part in (*memories, *texts))
 
     @property
     def worn(self) -> bool:
@@ -143,7 +148,7 @@ class ResidentStream:
     def _row(change: Change) -> Row | None:
         if change.memory is None or change.message is None:
             return None
-        return Row(change.memory, change.message, change.commit_stamp)
+        return Row(change.memory, change.message, change.commit_stamp, change.names)
 
     def _known_slot(self, change: Change) -> int | None:
         """The slot whose vector the restored graph has already."""
@@ -165,6 +170,9 @@ class ResidentStream:
         if (tags := old.memory.tags if old else frozenset()) != row.memory.tags:
             self.tags.remove(slot, tags)
             self.tags.add(slot, row.memory.tags)
+        if (names := old.names if old else ()) != row.names:
+            self.entities.remove(slot, names)
+            self.entities.add(slot, row.names)
         self.rows[slot] = row
         successor = row.memory.superseded_by
         successor_slot = -1 if successor is None else self._slots.get(successor, -1)
@@ -176,6 +184,7 @@ class ResidentStream:
     def _kill(self, slot: int, row: Row) -> None:
         self._bytes -= _size(row)
         self.tags.remove(slot, row.memory.tags)
+        self.entities.remove(slot, row.names)
         self.rows[slot] = None
         self.columns.kill(slot, row.memory.id)
         self.conversations.kill(slot)

@@ -4,6 +4,7 @@
 lexical    how much of the query's weight the memory's words cover, see ``server.recall.lexical``
 bm25       BM25 of the words, through a logistic: 1/2 where half of the query's weight is held
 tag        the share of the query's terms that name a tag of the memory
+entity     how far it mentions whom or what the query names, see ``server.recall.entities``
 recent     1 for what was made now, half of that for each ``HALF_LIFE``
 open_tasks 1 for a task that nothing replaced, made or begun within ``OPEN`` before now
 speaker    how far the query asks for what this speaker said, see ``server.recall.speakers``
@@ -78,6 +79,11 @@ def tag(asked: Asked) -> Measure | None:
     return asked.stream.tags.share(asked.terms, asked.size)
 
 
+def entity(asked: Asked) -> Measure | None:
+    """What the query names."""
+    return asked.stream.entities.share(asked.text, asked.size, asked.seen)
+
+
 def recent(asked: Asked) -> Measure | None:
     """Age, halving."""
     return _ages(asked.stream.columns.time("created_at"), asked.now, 0.5, HALF_LIFE).astype(np.float32)
@@ -113,7 +119,7 @@ def time(asked: Asked) -> Measure | None:
 
 
 ARMS: Mapping[str, Callable[[Asked], Measure | None]] = MappingProxyType(
-    {arm.__name__: arm for arm in (lexical, bm25, tag, recent, open_tasks, speaker, time)}
+    {arm.__name__: arm for arm in (lexical, bm25, tag, entity, recent, open_tasks, speaker, time)}
 )
 """By name; an arm that finds nothing gives None."""
 

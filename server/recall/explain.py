@@ -46,6 +46,8 @@ def _clauses(query: Query, hit: Hit, matched: list[str]) -> Iterator[str]:
         yield _words(matched, measures.get("lexical"))
     if measures.get("tag"):
         yield f"{measures['tag']:.0%} of the query's words name a tag of it"
+    if measures.get("entity"):
+        yield "it mentions what the query names"
     if "recent" in measures:
         days = max(0, view.now - memory.created_at) / DAY_MICROS
         yield f"it is {days:.0f} days old" if days >= 1 else "it is of today"

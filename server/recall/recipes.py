@@ -64,7 +64,10 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
                 _shares({"lexical": 1.0, "tag": 1.0, "recent": 0.7, "open_tasks": 1.2}),
                 decay_per_day=0.95,
             ),
-            Recipe("hybrid-v3", 1, _shares({"dense": 1.0, "bm25": 1.0}), top_k=20, threshold=0.1),
+            # The threshold is 0.1 of what meaning and words give alone, as it was before there were entities.
+            Recipe(
+                "hybrid-v3", 2, _shares({"dense": 1.0, "bm25": 1.0, "entity": 0.5}), top_k=20, threshold=0.08
+            ),
         )
     }
 )

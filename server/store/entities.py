@@ -20,6 +20,9 @@ from server.store.tables import memories, mentions, relations, unlinked
 from server.store.transaction import Transaction
 from tenants.tenant import Incarnation
 
+SUBJECT_KIND = 1
+"""The kind of the subject whose memories they are: the one entity without a normal name."""
+
 
 @dataclass(frozen=True, slots=True)
 class MentionRow:
@@ -72,7 +75,7 @@ class EntityRow(NamedTuple):
 
 
 class ToldRow(NamedTuple):
-    """A relation as a client sees it, and from when the memory is that replaced its own, if that is seen too."""
+    """A relation as a client sees it, and since when its memory is replaced, if the caller sees by what."""
 
     relation: RelationRow
     replaced_at: Micros | None

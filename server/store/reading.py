@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from heapq import merge as merge_sorted
 from itertools import islice
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import BindParameter, ColumnElement, Table, and_, bindparam, exists, func, or_, select, tuple_
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+)
 
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp
-from server.store.entities import EntityReading
+from server.store.entities import SUBJECT_KIND, EntityReading
 from server.store.feed_reading import FeedReading
 from server.store.history_reading import HistoryReading
 from server.store.jobs import JobReading
@@ -31,7 +44,7 @@ from server.store.rows import (
     to_memory,
     to_stored,
 )
-from server.store.tables import FORGOTTEN, graveyard, memories, requests, streams, vectors
+from server.store.tables import FORGOTTEN, graveyard, memories, mentions, requests, streams, vectors
 from server.store.transaction import Row, Transaction
 from server.store.use_reading import UseReading
 from tenants.tenant import Incarnation
@@ -143,7 +156,7 @@ class Reading(
         no tombstones, since there is nothing that they could take away.
         """
         values = _in_stream(key) | {"after": after, "limit": limit}
-        living = map(_to_change, self._transaction.all(_CHANGES, values | {"space": space}))
+        living = map(_to_change, self._transaction.all(self._lookups.changes, values | {"space": space}))
         if after == 0:
             return list(living)
         tombstones = self._transaction.all(_TOMBSTONES, values)
@@ -159,7 +172,7 @@ class Reading(
         """
         values = {"incarnation": incarnation, "space": space, "limit": limit}
         values |= {"stream": after[0], "after": after[1]}
-        return [_to_change(row) for row in self._transaction.all(_LIVING, values)]
+        return [_to_change(row) for row in self._transaction.all(self._lookups.living, values)]
 
     def vectors(
         self, key: StreamKey, space: str, ids: Collection[MemoryId]
@@ -177,9 +190,10 @@ class Reading(
 
 
 def _to_change(row: Row) -> Change:
-    stream, commit_stamp, message, vector = row[len(MEMORY_COLUMNS) :]
+    stream, commit_stamp, message, vector, names = row[len(MEMORY_COLUMNS) :]
     memory = to_memory(row)
-    return Change(stream, memory.id, commit_stamp, message, memory, vector)
+    mentioned = tuple(names.split("\n")) if names else ()
+    return Change(stream, memory.id, commit_stamp, message, memory, vector, mentioned)
 
 
 def _in_stream(key: StreamKey) -> dict[str, Any]:
@@ -256,34 +270,6 @@ _NEXT_PAGE = _FIRST_PAGE.where(
 _IDS = select(memories.c.id).where(_of_stream(memories)).order_by(memories.c.commit_stamp).limit(_LIMIT)
 _COUNT = select(func.count()).select_from(memories).where(_of_stream(memories))
 
-_WITH_VECTORS = select(
-    *MEMORY_COLUMNS, memories.c.stream, memories.c.commit_stamp, memories.c.message, vectors.c.vector
-).select_from(
-    memories.outerjoin(
-        vectors,
-        and_(
-            vectors.c.incarnation == memories.c.incarnation,
-            vectors.c.stream == memories.c.stream,
-            vectors.c.memory_id == memories.c.id,
-            vectors.c.space == bindparam("space"),
-            vectors.c.content_stamp == memories.c.content_stamp,
-        ),
-    )
-)
-_CHANGES = (
-    _WITH_VECTORS.where(_of_stream(memories), memories.c.commit_stamp > bindparam("after"))
-    .order_by(memories.c.commit_stamp)
-    .limit(_LIMIT)
-)
-_LIVING = (
-    _WITH_VECTORS.where(
-        _of_tenant(memories),
-        tuple_(memories.c.stream, memories.c.commit_stamp)
-        > tuple_(bindparam("stream", type_=memories.c.stream.type), bindparam("after")),
-    )
-    .order_by(memories.c.stream, memories.c.commit_stamp)
-    .limit(_LIMIT)
-)
 _TOMBSTONES = (
     select(graveyard.c.memory_id, graveyard.c.commit_stamp)
     .where(_of_stream(graveyard), graveyard.c.commit_stamp > bindparam("after"))
@@ -298,8 +284,62 @@ _REQUEST = select(requests.c.digest, requests.c.response).where(
 )
 
 
+def _with_vectors(dialect_name: str) -> Select[Any]:
+    """Memories with their vectors, and the names of what they mention in one text, which the subject's empty
+    one is not part of."""
+    newline: ColumnElement[str] = literal_column(_NEWLINE[dialect_name])
+    names = (
+        select(_JOINED[dialect_name](mentions.c.normal, newline))
+        .where(
+            mentions.c.incarnation == memories.c.incarnation,
+            mentions.c.memory_id == memories.c.id,
+            mentions.c.kind != literal_column(str(SUBJECT_KIND)),
+        )
+        .scalar_subquery()
+    )
+    return select(
+        *MEMORY_COLUMNS,
+        memories.c.stream,
+        memories.c.commit_stamp,
+        memories.c.message,
+        vectors.c.vector,
+        names,
+    ).select_from(
+        memories.outerjoin(
+            vectors,
+            and_(
+                vectors.c.incarnation == memories.c.incarnation,
+                vectors.c.stream == memories.c.stream,
+                vectors.c.memory_id == memories.c.id,
+                vectors.c.space == bindparam("space"),
+                vectors.c.content_stamp == memories.c.content_stamp,
+            ),
+        )
+    )
+
+
+_NEWLINE = {"postgresql": "E'\\n'", "sqlite": "char(10)"}
+_JOINED: Mapping[str, Callable[..., Any]] = {"postgresql": func.string_agg, "sqlite": func.group_concat}
+"""Texts as one."""
+
+
 class _Lookups:
     def __init__(self, dialect_name: str) -> None:
+        with_vectors = _with_vectors(dialect_name)
+        self.changes = (
+            with_vectors.where(_of_stream(memories), memories.c.commit_stamp > bindparam("after"))
+            .order_by(memories.c.commit_stamp)
+            .limit(_LIMIT)
+        )
+        self.living = (
+            with_vectors.where(
+                _of_tenant(memories),
+                tuple_(memories.c.stream, memories.c.commit_stamp)
+                > tuple_(bindparam("stream", type_=memories.c.stream.type), bindparam("after")),
+            )
+            .order_by(memories.c.stream, memories.c.commit_stamp)
+            .limit(_LIMIT)
+        )
         among = AMONG[dialect_name]
         self.get_many = select(*STORED_COLUMNS).where(_of_tenant(memories), among(memories.c.id))
         self.buried = select(graveyard.c.memory_id, graveyard.c.stream).where(

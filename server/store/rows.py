@@ -104,7 +104,8 @@ class Change:
     """One row of the feed of ``stream``: a memory at its latest commit stamp.
 
     ``memory`` and ``message`` are None where it was deleted; ``vector`` is None there, and where no vector
-    of the asked space was made from the content that stands.
+    of the asked space was made from the content that stands. ``names`` are the normal names of what
+    it mentions.
     """
 
     stream: str
@@ -113,6 +114,7 @@ class Change:
     message: bytes | None
     memory: Memory | None
     vector: bytes | None
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
