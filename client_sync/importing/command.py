@@ -40,10 +40,13 @@ from scrubjay import v1
 from scrubjay.errors import ScrubjayError
 from scrubjay.memory import Subject
 
+Put = Callable[[Iterator[tuple[Place, Document | Skipped]]], None]
+"""Imports the documents of a file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a person asked for."""
+    """What a person asked for; a policy of 0 is the server's choice."""
 
     file: Path
     policy: v1.WritePolicy.ValueType
@@ -59,7 +62,10 @@ def import_(
         Format | None, typer.Option("--format", help="What the file is. Default: what it looks like.")
     ] = None,
     policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME", help="What becomes of messages: rules, raw, …")
+        str,
+        typer.Option(
+            "--policy", metavar="NAME", help="What becomes of messages: rules, raw, … Default: the server's."
+        ),
     ] = "",
     from_user: Annotated[
         str,
@@ -93,10 +99,6 @@ def import_(
     _tell(Output(settings.as_json), tally, report)
 
 
-Put = Callable[[Iterator[tuple[Place, Document | Skipped]]], None]
-"""Imports the documents of a file."""
-
-
 def _destination(
     chosen: Format, options: Options, settings: Settings, session: Session, tally: Tally, stack: ExitStack
 ) -> Put:
@@ -113,11 +115,10 @@ def _destination(
             "conversations are learnt from by a server: give it with --server, its service key with --api-key"
             " or SCRUBJAY_API_KEY, and the user they are of with --user"
         )
-    policy = options.policy or v1.WRITE_POLICY_RULES
-    place = (settings.server, settings.api_key, settings.user, v1.WritePolicy.Name(policy))
+    place = (settings.server, settings.api_key, settings.user, v1.WritePolicy.Name(options.policy))
     template = v1.Memory(user_id=settings.user, scope=options.scope, tags=options.tags)
     marks = stack.enter_context(marks_of(settings.home, *place))
-    conversations = Conversations(session.remote, marks, template, policy, wall_micros)
+    conversations = Conversations(session.remote, marks, template, options.policy, wall_micros)
     return lambda found: _put_conversations(found, conversations, tally)
 
 
