@@ -81,6 +81,15 @@ class StreamCache:
                 if entry is not None and head > entry.stream.applied.get(key.stream, _NOTHING):
                     entry.heard[key.stream] = max(entry.heard.get(key.stream, _NOTHING), head)
 
+    def reload(self, key: StreamKey) -> None:
+        """Let the stream go: something of it was written that has no commit stamp."""
+        with self._lock:
+            leaving = [(e, entry) for e in (key, key.incarnation) if (entry := self._entries.get(e))]
+            for extent, entry in leaving:
+                self._forget(extent, entry)
+        for extent, entry in leaving:
+            self._put_away(extent, entry)
+
     def _locked(self, extent: Extent) -> _Entry:
         """The extent's entry, its lock held. One that left meanwhile hears of no commit any more."""
         while True:

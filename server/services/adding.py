@@ -20,6 +20,7 @@ from server.ingest.adding import Added, Draft, add
 from server.ingest.chat.issues import Issue
 from server.providers.embedder import TextKind
 from server.router import tenant_of
+from server.services.entities import linked
 from server.services.learning import read_conversation
 from server.services.memory_door import MemoryDoor, author_of
 from server.services.policies import NOTHING_MADE, Made
@@ -151,10 +152,13 @@ def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | Inval
 
 def _result(result: Added | ScrubjayError, position: int) -> v1.AddResult:
     if isinstance(result, Added):
+        entities, relations = linked(result.links)
         return v1.AddResult(
             memory=v1.Memory.FromString(result.stored.message),
             status=v1.AddStatus.ValueType(result.status),
             superseded_ids=result.superseded,
+            entities=entities,
+            relations=relations,
         )
     return v1.AddResult(
         error=v1.ItemError(

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from server.services.adding import Adding
 from server.services.backend_watch import BackendWatch
 from server.services.context import Contexts
+from server.services.entities import EntityReads
 from server.services.feedback import Feedback
 from server.services.forgetting import Forgetting
 from server.services.memory_reads import MemoryReads
@@ -16,7 +17,10 @@ from server.services.restoring import Restoring
 from tenants.tenant import MEMORY_READERS, MEMORY_WRITERS, Role
 
 _PATH = "/scrubjay.v1.MemoryService/"
-_READS = ("Get", "BatchGet", "List", "Search", "Context", "ExplainMiss", "History", "Watch")
+_READS = (
+    *("Get", "BatchGet", "List", "Search", "Context", "ExplainMiss", "History", "Watch"),
+    *("ListEntities", "ListRelations"),
+)
 _WRITES = ("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback", "Restore")
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
     {f"{_PATH}{rpc}": MEMORY_WRITERS for rpc in _WRITES} | {f"{_PATH}{rpc}": MEMORY_READERS for rpc in _READS}
@@ -25,6 +29,6 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
 
 
 class MemoryService(
-    Adding, MemoryWrites, Restoring, MemoryReads, Forgetting, Feedback, BackendWatch, Contexts
+    Adding, MemoryWrites, Restoring, MemoryReads, Forgetting, Feedback, BackendWatch, Contexts, EntityReads
 ):
     """Answers MemoryService's RPCs."""

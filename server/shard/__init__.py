@@ -5,6 +5,7 @@ Functions keep their RPC's verb. Every argument that names a row begins with the
 
 from __future__ import annotations
 
+from server.shard.entities import ShardEntities
 from server.shard.finding import ShardFinding
 from server.shard.jobs import Errand, ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
@@ -14,5 +15,5 @@ from server.shard.sync import ShardSync
 __all__ = ["Errand", "Got", "Listing", "Request", "Shard"]
 
 
-class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs):
+class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardEntities):
     """One shard's memories."""

@@ -108,6 +108,8 @@ WAYS = [
         lambda to: v1.ContextRequest(user_id=to.user_id, query=CANARY, as_of=NOW),
         by_id=False,
     ),
+    Way("ListEntities", lambda to: v1.ListEntitiesRequest(user_id=to.user_id), by_id=False),
+    Way("ListRelations", lambda to: v1.ListRelationsRequest(user_id=to.user_id), by_id=False),
     Way("History", lambda to: v1.HistoryRequest(memory_id=to.memory_id)),
     Way("History", lambda to: v1.HistoryRequest(user_id=to.user_id), by_id=False),
     Way(
@@ -166,7 +168,7 @@ class House:
     def target(self, level: v1.PrivacyLevel.ValueType, **fields: Any) -> Target:
         """A memory of a subject of its own, edited once, so that there is something to undo."""
         user_id = f"user-{next(self.numbers)}"
-        content = f"the {CANARY} of {user_id}"
+        content = f"I like {CANARY}s, and {user_id} is my name."
         (made,) = self.owner.add(content, user_id=user_id, privacy_level=level, confidence=0.9, **fields)
         if not fields:
             edit = v1.Memory(id=made.id, category="EVENT")

@@ -312,6 +312,54 @@ CONTEXT_CUT_REASON_ITEMS: ContextCutReason.ValueType  # 4
 """There were max_items better ones."""
 Global___ContextCutReason: _TypeAlias = ContextCutReason  # noqa: Y015
 
+class _EntityKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EntityKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EntityKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ENTITY_KIND_UNSPECIFIED: _EntityKind.ValueType  # 0
+    """Not said; in a request: any."""
+    ENTITY_KIND_SUBJECT: _EntityKind.ValueType  # 1
+    """The subject whose memories they are."""
+    ENTITY_KIND_PERSON: _EntityKind.ValueType  # 2
+    """A person."""
+    ENTITY_KIND_ORGANISATION: _EntityKind.ValueType  # 3
+    """A company, a school, a hospital."""
+    ENTITY_KIND_PLACE: _EntityKind.ValueType  # 4
+    """A city, a country, a region."""
+    ENTITY_KIND_PRODUCT: _EntityKind.ValueType  # 5
+    """A product, a tool, a project."""
+    ENTITY_KIND_ADDRESS: _EntityKind.ValueType  # 6
+    """An e-mail address, a URL, a handle."""
+    ENTITY_KIND_NAME: _EntityKind.ValueType  # 7
+    """A name of whom or what is not said."""
+    ENTITY_KIND_THING: _EntityKind.ValueType  # 8
+    """A thing without a name that is liked, or not."""
+
+class EntityKind(_EntityKind, metaclass=_EntityKindEnumTypeWrapper):
+    """What an entity is, as far as memories say."""
+
+ENTITY_KIND_UNSPECIFIED: EntityKind.ValueType  # 0
+"""Not said; in a request: any."""
+ENTITY_KIND_SUBJECT: EntityKind.ValueType  # 1
+"""The subject whose memories they are."""
+ENTITY_KIND_PERSON: EntityKind.ValueType  # 2
+"""A person."""
+ENTITY_KIND_ORGANISATION: EntityKind.ValueType  # 3
+"""A company, a school, a hospital."""
+ENTITY_KIND_PLACE: EntityKind.ValueType  # 4
+"""A city, a country, a region."""
+ENTITY_KIND_PRODUCT: EntityKind.ValueType  # 5
+"""A product, a tool, a project."""
+ENTITY_KIND_ADDRESS: EntityKind.ValueType  # 6
+"""An e-mail address, a URL, a handle."""
+ENTITY_KIND_NAME: EntityKind.ValueType  # 7
+"""A name of whom or what is not said."""
+ENTITY_KIND_THING: EntityKind.ValueType  # 8
+"""A thing without a name that is liked, or not."""
+Global___EntityKind: _TypeAlias = EntityKind  # noqa: Y015
+
 @_typing.final
 class AddRequest(_message.Message):
     """Request of Add."""
@@ -468,6 +516,8 @@ class AddResult(_message.Message):
     RULE_FIELD_NUMBER: _builtins.int
     SUPERSEDED_IDS_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
+    ENTITIES_FIELD_NUMBER: _builtins.int
+    RELATIONS_FIELD_NUMBER: _builtins.int
     message_index: _builtins.int
     """Of an Add of messages: the place of the message that it comes from, from 0."""
     rule: _builtins.str
@@ -486,6 +536,14 @@ class AddResult(_message.Message):
     def superseded_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The memories that it says are true no more. They rank under it now."""
 
+    @_builtins.property
+    def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamedEntity]:
+        """What was stored of whom and what it mentions; empty where it was not stored as a new memory."""
+
+    @_builtins.property
+    def relations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Relation]:
+        """What was stored of what it says of these. valid_to is as this memory says."""
+
     def __init__(
         self,
         *,
@@ -495,10 +553,12 @@ class AddResult(_message.Message):
         rule: _builtins.str = ...,
         superseded_ids: _abc.Iterable[_builtins.str] | None = ...,
         status: Global___AddStatus.ValueType = ...,
+        entities: _abc.Iterable[Global___NamedEntity] | None = ...,
+        relations: _abc.Iterable[Global___Relation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "memory", b"memory", "message_index", b"message_index", "result", b"result", "rule", b"rule", "status", b"status", "superseded_ids", b"superseded_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entities", b"entities", "error", b"error", "memory", b"memory", "message_index", b"message_index", "relations", b"relations", "result", b"result", "rule", b"rule", "status", b"status", "superseded_ids", b"superseded_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["memory", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
@@ -2286,3 +2346,279 @@ class ContextResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ContextResponse: _TypeAlias = ContextResponse  # noqa: Y015
+
+@_typing.final
+class NamedEntity(_message.Message):
+    """An entity by name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id: the same as long as its name is."""
+    name: _builtins.str
+    """Its name, as memories write it; of the subject: its user_id, agent_id or run_id."""
+    kind: Global___EntityKind.ValueType
+    """What it is."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        kind: Global___EntityKind.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "kind", b"kind", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamedEntity: _TypeAlias = NamedEntity  # noqa: Y015
+
+@_typing.final
+class Entity(_message.Message):
+    """Somebody or something that memories mention."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    MEMORY_COUNT_FIELD_NUMBER: _builtins.int
+    LAST_MENTIONED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id: the same as long as its name is."""
+    name: _builtins.str
+    """Its name, as the newest memory writes it; of the subject: its user_id, agent_id or run_id."""
+    kind: Global___EntityKind.ValueType
+    """What it is."""
+    memory_count: _builtins.int
+    """How many memories mention it, of those that the caller may see."""
+    @_builtins.property
+    def last_mentioned_at(self) -> _timestamp_pb2.Timestamp:
+        """The created_at of the newest of them."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        kind: Global___EntityKind.ValueType = ...,
+        memory_count: _builtins.int = ...,
+        last_mentioned_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_mentioned_at", b"last_mentioned_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "kind", b"kind", "last_mentioned_at", b"last_mentioned_at", "memory_count", b"memory_count", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Entity: _TypeAlias = Entity  # noqa: Y015
+
+@_typing.final
+class Relation(_message.Message):
+    """What a memory says of two entities."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    RELATION_FIELD_NUMBER: _builtins.int
+    OBJECT_FIELD_NUMBER: _builtins.int
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    VALID_FROM_FIELD_NUMBER: _builtins.int
+    VALID_TO_FIELD_NUMBER: _builtins.int
+    relation: _builtins.str
+    """What is said, such as "works_at", "lives_in", "likes" or "sister"."""
+    memory_id: _builtins.str
+    """The memory that says so."""
+    @_builtins.property
+    def subject(self) -> Global___NamedEntity:
+        """Of whom or what it is said."""
+
+    @_builtins.property
+    def object(self) -> Global___NamedEntity:
+        """Whom or what it relates to."""
+
+    @_builtins.property
+    def valid_from(self) -> _timestamp_pb2.Timestamp:
+        """Since when it is so; not set where a memory only says that it is over."""
+
+    @_builtins.property
+    def valid_to(self) -> _timestamp_pb2.Timestamp:
+        """Until when it was so; not set: it still is."""
+
+    def __init__(
+        self,
+        *,
+        subject: Global___NamedEntity | None = ...,
+        relation: _builtins.str = ...,
+        object: Global___NamedEntity | None = ...,
+        memory_id: _builtins.str = ...,
+        valid_from: _timestamp_pb2.Timestamp | None = ...,
+        valid_to: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object", "subject", b"subject", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["memory_id", b"memory_id", "object", b"object", "relation", b"relation", "subject", b"subject", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Relation: _TypeAlias = Relation  # noqa: Y015
+
+@_typing.final
+class ListEntitiesRequest(_message.Message):
+    """Request of ListEntities."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MIN_REVISION_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    kind: Global___EntityKind.ValueType
+    """Only entities of this kind. Default: of any."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before, with the same request otherwise."""
+    min_revision: _builtins.str
+    """The read sees at least this revision."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        kind: Global___EntityKind.ValueType = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        min_revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "kind", b"kind", "min_revision", b"min_revision", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEntitiesRequest: _TypeAlias = ListEntitiesRequest  # noqa: Y015
+
+@_typing.final
+class ListEntitiesResponse(_message.Message):
+    """Response of ListEntities."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITIES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def entities(self) -> _containers.RepeatedCompositeFieldContainer[Global___Entity]:
+        """The entities, by name."""
+
+    def __init__(
+        self,
+        *,
+        entities: _abc.Iterable[Global___Entity] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entities", b"entities", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEntitiesResponse: _TypeAlias = ListEntitiesResponse  # noqa: Y015
+
+@_typing.final
+class ListRelationsRequest(_message.Message):
+    """Request of ListRelations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    ENTITY_ID_FIELD_NUMBER: _builtins.int
+    VALID_AT_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    MIN_REVISION_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    entity_id: _builtins.str
+    """Only relations that this entity has a part in. Default: all."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before, with the same request otherwise."""
+    min_revision: _builtins.str
+    """The read sees at least this revision."""
+    @_builtins.property
+    def valid_at(self) -> _timestamp_pb2.Timestamp:
+        """Only what was so at this time. Default: all that ever was."""
+
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        entity_id: _builtins.str = ...,
+        valid_at: _timestamp_pb2.Timestamp | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        min_revision: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["valid_at", b"valid_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "entity_id", b"entity_id", "min_revision", b"min_revision", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "user_id", b"user_id", "valid_at", b"valid_at"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRelationsRequest: _TypeAlias = ListRelationsRequest  # noqa: Y015
+
+@_typing.final
+class ListRelationsResponse(_message.Message):
+    """Response of ListRelations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELATIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def relations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Relation]:
+        """The relations, those of the newest memories first. A page of one time may have fewer than asked for, or none,
+        before the end.
+        """
+
+    def __init__(
+        self,
+        *,
+        relations: _abc.Iterable[Global___Relation] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "relations", b"relations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRelationsResponse: _TypeAlias = ListRelationsResponse  # noqa: Y015

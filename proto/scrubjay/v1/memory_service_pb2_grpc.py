@@ -105,6 +105,16 @@ class MemoryServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextResponse.FromString,
                 _registered_method=True)
+        self.ListEntities = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/ListEntities',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ListEntitiesRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ListEntitiesResponse.FromString,
+                _registered_method=True)
+        self.ListRelations = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/ListRelations',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ListRelationsRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ListRelationsResponse.FromString,
+                _registered_method=True)
         self.History = channel.unary_unary(
                 '/scrubjay.v1.MemoryService/History',
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.HistoryRequest.SerializeToString,
@@ -221,6 +231,20 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListEntities(self, request, context):
+        """Returns whom and what a subject's memories mention.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRelations(self, request, context):
+        """Returns what a subject's memories say of what they mention, and since when and until when it is so.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def History(self, request, context):
         """Returns what happened to one memory, or to all of one subject, newest first.
         """
@@ -307,6 +331,16 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.Context,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ContextResponse.SerializeToString,
+            ),
+            'ListEntities': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEntities,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ListEntitiesRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ListEntitiesResponse.SerializeToString,
+            ),
+            'ListRelations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRelations,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ListRelationsRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ListRelationsResponse.SerializeToString,
             ),
             'History': grpc.unary_unary_rpc_method_handler(
                     servicer.History,
@@ -698,6 +732,60 @@ class MemoryService(object):
             '/scrubjay.v1.MemoryService/Context',
             scrubjay_dot_v1_dot_memory__service__pb2.ContextRequest.SerializeToString,
             scrubjay_dot_v1_dot_memory__service__pb2.ContextResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEntities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/ListEntities',
+            scrubjay_dot_v1_dot_memory__service__pb2.ListEntitiesRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.ListEntitiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRelations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/ListRelations',
+            scrubjay_dot_v1_dot_memory__service__pb2.ListRelationsRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.ListRelationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

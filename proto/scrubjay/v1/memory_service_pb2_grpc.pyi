@@ -64,6 +64,10 @@ class MemoryServiceStub:
     """Says why a memory is not among the hits of a search: the first gate that kept it out."""
     Context: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ContextRequest, _memory_service_pb2.ContextResponse]
     """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens."""
+    ListEntities: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListEntitiesRequest, _memory_service_pb2.ListEntitiesResponse]
+    """Returns whom and what a subject's memories mention."""
+    ListRelations: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListRelationsRequest, _memory_service_pb2.ListRelationsResponse]
+    """Returns what a subject's memories say of what they mention, and since when and until when it is so."""
     History: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]
@@ -105,6 +109,10 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Says why a memory is not among the hits of a search: the first gate that kept it out."""
     Context: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ContextRequest, _memory_service_pb2.ContextResponse]  # type: ignore[assignment]
     """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens."""
+    ListEntities: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListEntitiesRequest, _memory_service_pb2.ListEntitiesResponse]  # type: ignore[assignment]
+    """Returns whom and what a subject's memories mention."""
+    ListRelations: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListRelationsRequest, _memory_service_pb2.ListRelationsResponse]  # type: ignore[assignment]
+    """Returns what a subject's memories say of what they mention, and since when and until when it is so."""
     History: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.HistoryRequest, _memory_service_pb2.HistoryResponse]  # type: ignore[assignment]
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]  # type: ignore[assignment]
@@ -227,6 +235,22 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.ContextResponse, _abc.Awaitable[_memory_service_pb2.ContextResponse]]:
         """Returns what a search finds as a block of text to put before a prompt, within a budget of tokens."""
+
+    @_abc_1.abstractmethod
+    def ListEntities(
+        self,
+        request: _memory_service_pb2.ListEntitiesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ListEntitiesResponse, _abc.Awaitable[_memory_service_pb2.ListEntitiesResponse]]:
+        """Returns whom and what a subject's memories mention."""
+
+    @_abc_1.abstractmethod
+    def ListRelations(
+        self,
+        request: _memory_service_pb2.ListRelationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ListRelationsResponse, _abc.Awaitable[_memory_service_pb2.ListRelationsResponse]]:
+        """Returns what a subject's memories say of what they mention, and since when and until when it is so."""
 
     @_abc_1.abstractmethod
     def History(
