@@ -108,7 +108,10 @@ class Conversations:
             else:
                 self._marks.arrived(request_id)
                 tally.imported += len(left)
-                tally.learnt += sum(result.HasField("memory") for result in response.results)
+                for result in response.results:
+                    tally.learnt += result.status == v1.ADD_STATUS_ADDED
+                    tally.duplicates += result.status > v1.ADD_STATUS_ADDED
+                tally.leave_out(_unused(issue, left) for issue in response.issues)
                 return
 
     def _add(self, conversation_id: str, messages: Sequence[Message], request_id: str) -> v1.AddResponse:
@@ -150,6 +153,11 @@ class Conversations:
             request.page_token = response.next_page_token
             if not request.page_token:
                 return
+
+
+def _unused(issue: v1.AddIssue, messages: Sequence[Message]) -> Skipped:
+    """What of a model's work is not stored, at the message where its part begins."""
+    return Skipped(messages[issue.message_index].place, Reason.MODEL, issue.sentence)
 
 
 def _marks(conversation_id: str, messages: Sequence[Message]) -> list[Mark]:

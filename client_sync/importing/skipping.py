@@ -24,6 +24,7 @@ class Reason(StrEnum):
     OTHER_USER = "other_user"
     ID_TAKEN = "id_taken"
     REFUSED = "refused"
+    MODEL = "model"
     MORE_PAGES = "more_pages"
 
     NOT_CHOSEN = "not_chosen"

@@ -76,6 +76,8 @@ def _added(session: Session, batch: Sequence[Placed], tally: Tally) -> Iterator[
     for (place, _), result in zip(batch, results, strict=True):
         if result.HasField("error"):
             yield _refused(place, result.error.code, result.error.reason, result.error.message)
+        elif result.status > v1.ADD_STATUS_ADDED:
+            tally.duplicates += 1
         else:
             tally.imported += 1
 

@@ -41,6 +41,8 @@ class Server:
     requests: list[v1.AddRequest] = field(default_factory=list)
     answers: dict[str, tuple[int, v1.AddRequest, v1.AddResponse]] = field(default_factory=dict)
     fails: list[ScrubjayError] = field(default_factory=list)
+    status: int = v1.ADD_STATUS_ADDED
+    issues: list[v1.AddIssue] = field(default_factory=list)
 
     @property
     def memories(self) -> Server:
@@ -70,12 +72,13 @@ class Server:
             raise InvalidField(FieldViolation(f"messages[{n}].content", "is bad") for n in wrong)
         answer = v1.AddResponse()
         for message in request.messages:
-            memory = answer.results.add().memory
+            memory = answer.results.add(status=self.status).memory
             memory.CopyFrom(request.template)
             memory.id = new_memory_id(self.now // 1000, len(self.stored).to_bytes(10, "big"))
             memory.content = message.content
             memory.source.message_ids.append(message.id)
             self.stored.append(memory)
+        answer.issues.extend(self.issues)
         self.answers[request.request_id] = (self.now, copy, answer)
         self.pass_step()
         return answer
@@ -180,6 +183,19 @@ def test_raw_leaves_out_what_no_memory_can_hold(tmp_path: Path) -> None:
     tally = put(server, tmp_path, long)
     assert (tally.imported, dict(tally.skipped)) == (1, {"too_long": 1})
     assert put(server, tmp_path, long, policy=v1.WRITE_POLICY_RULES).imported == 2
+
+
+def test_what_a_model_could_not_use_and_what_was_known_is_counted(tmp_path: Path) -> None:
+    issues = [
+        v1.AddIssue(kind=v1.AddIssue.KIND_UNAVAILABLE, sentence="no answer", message_index=1),
+        v1.AddIssue(kind=v1.AddIssue.KIND_TOO_MANY, sentence="too many"),
+    ]
+    tally = put(Server(issues=issues), tmp_path, conversation("c", 3))
+    assert (tally.imported, tally.learnt, dict(tally.skipped)) == (3, 3, {"model": 2})
+    assert [(one.place.message, one.why) for one in tally.faults] == [("m1", "no answer"), ("m0", "too many")]
+    known = put(Server(status=v1.ADD_STATUS_ADDED + 1), tmp_path, conversation("d", 2))
+    assert (known.imported, known.learnt, known.duplicates) == (2, 0, 2)
+    assert known.line() == "imported 2, learnt 0, already there 0, duplicates 2, skipped 0"
 
 
 def test_an_error_that_is_about_no_message_ends_it(tmp_path: Path) -> None:
