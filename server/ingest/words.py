@@ -80,7 +80,7 @@ _MEANING_ONE_THING = _phrases(
     loves | enjoys | adores | favors | favours = likes
     am fan of | am big fan of | am huge fan of | am fond of | am keen on | am into | am lover of = like
     is fan of | is big fan of | is huge fan of | is fond of | is keen on | is into | is lover of = likes
-    would rather | would much rather = prefer
+    would rather | would much rather | would rather have | would much rather have = prefer
     do not like | do not love | do not enjoy | do not care for | can not stand | am not fan of = dislike
     does not like | does not love | does not enjoy | does not care for | is not fan of = dislikes
     am not big fan of | hate | detest | loathe = dislike
@@ -117,15 +117,14 @@ def words(text: str) -> tuple[str, ...]:
 def mark(text: str) -> int:
     """The text's mark, a signed number of 64 bits."""
     letters = "".join(
-        word[0] + word[-2:] if len(word) >= LEAST_MISSPELT and word.isalpha() else word
-        for word in words(text)
+        word[0] + word[-1] if len(word) >= LEAST_MISSPELT and word.isalpha() else word for word in words(text)
     )
     return int.from_bytes(hashlib.blake2b(letters.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def misspelt(one: str, other: str) -> bool:
     """Whether two words may be one: a letter is missing, too much, another, or has changed places with its
-    neighbour, but neither the first one nor at the end, where tense and number are."""
+    neighbour, but neither the first one nor the last, where tense and number are."""
     if min(len(one), len(other)) < LEAST_MISSPELT or not (one.isalpha() and other.isalpha()):
         return False
     start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
@@ -135,7 +134,7 @@ def misspelt(one: str, other: str) -> bool:
     rests = [(one[1:], other), (one, other[1:]), (one[1:], other[1:])]
     if one[:2] == other[1::-1]:
         rests.append((one[2:], other[2:]))
-    return any(a == b and len(a) > 1 for a, b in rests)
+    return any(a == b != "" for a, b in rests)
 
 
 def names(text: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from scrubjay import v1
-from scrubjay.errors import InvalidField, MemoryExists, ScrubjayError, check
+from scrubjay.errors import FieldViolation, InvalidField, MemoryExists, ScrubjayError, check
 from scrubjay.memory import (
     Memory,
     Micros,
@@ -36,7 +36,7 @@ class Adding(MemoryDoor):
     def add(self, request: v1.AddRequest, caller: Caller) -> v1.AddResponse:
         """Store memories as they are, or what a policy makes of messages; each with a result of its own."""
         now, tenant = self._clock(), tenant_of(caller)
-        check(request_id_violation(request.request_id))
+        check(request_id_violation(request.request_id), _dedup_violation(request.dedup))
         shard = self._router.shard(tenant)
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
         if (first := shard.answered(identity, v1.AddResponse)) is not None:
@@ -79,7 +79,7 @@ class Adding(MemoryDoor):
                 raise next(one for one in every if isinstance(one, ScrubjayError))
             return (_result(one, n) for n, one in enumerate(every))
 
-        return self._store(caller, shard, identity, drafts, results)
+        return self._store(request.dedup, caller, shard, identity, drafts, results)
 
     def _learn(
         self, request: v1.AddRequest, caller: Caller, shard: Shard, identity: Request
@@ -97,10 +97,11 @@ class Adding(MemoryDoor):
                 message.message_index, message.rule = one.message, one.rule
                 yield message
 
-        return self._store(caller, shard, identity, made.drafts, results, made)
+        return self._store(request.dedup, caller, shard, identity, made.drafts, results, made)
 
     def _store(
         self,
+        dedup: v1.Dedup.ValueType,
         caller: Caller,
         shard: Shard,
         identity: Request,
@@ -116,7 +117,17 @@ class Adding(MemoryDoor):
             keys.add(made.recent.key)
 
         def unit(writing: Writing) -> v1.AddResponse:
-            added = add(writing, tenant.incarnation, tenant.space, drafts, author_of(caller), identity.now)
+            added = add(
+                writing,
+                tenant.incarnation,
+                tenant.space,
+                drafts,
+                author_of(caller),
+                identity.now,
+                deduplicate=dedup != v1.DEDUP_OFF,
+            )
+            again = [one.stored.memory for one in added if isinstance(one, Added) and one.is_repeat]
+            writing.on_commit(lambda: shard.accesses.add(tenant.incarnation, again, identity.now))
             if made.recent is not None:
                 made.recent.keep(writing)
             return v1.AddResponse(
@@ -126,6 +137,13 @@ class Adding(MemoryDoor):
             )
 
         return shard.write(identity, keys, v1.AddResponse, unit)
+
+
+def _dedup_violation(dedup: int) -> FieldViolation | None:
+    if dedup in v1.Dedup.values():
+        return None
+    known = ", ".join(f"{name} ({number})" for name, number in v1.Dedup.items() if number)
+    return FieldViolation("dedup", f"{dedup} is no choice; give one of {known}")
 
 
 def _issue(issue: Issue) -> v1.AddIssue:

@@ -9,6 +9,7 @@ from scrubjay.merge import Outcome
 from scrubjay.operation import OperationKind
 from scrubjay.wire import commit_micros
 from server.ingest.forgetting import SWEEP_ROLE, Forgotten
+from server.ingest.repeating import SAID_AGAIN
 from server.store.history import HistoryChange, HistoryRow
 
 MOST_NAMED = 4
@@ -21,6 +22,8 @@ _UNITS = ((24 * 3600, "day"), (3600, "hour"), (60, "minute"))
 def sentence(row: HistoryRow) -> str:
     """Who did what to which fields, how long before it arrived, and how it ended."""
     who, late = row.client_id or _NAMELESS.get(row.role, _NOBODY), _late(row)
+    if row.reason == SAID_AGAIN:
+        return f"{who} said it again{_more(row.changes)}."
     if row.outcome is Outcome.GONE:
         deleting = row.kind is OperationKind.DELETE
         end = "it had been deleted already" if deleting else "the memory had been deleted"
@@ -33,6 +36,13 @@ def sentence(row: HistoryRow) -> str:
     if lost := _of(row.changes, Outcome.SUPERSEDED):
         done += f"; {_stands(lost)}"
     return f"{done} ({row.reason})." if row.reason else f"{done}."
+
+
+def _more(changes: Sequence[HistoryChange]) -> str:
+    """What was new when it was said again."""
+    added = [change for change in changes if change.outcome is not Outcome.SUPERSEDED]
+    wording = " in other words" if len(added) < len(changes) else ""
+    return f"{wording}, which added {_named(added)}" if added else wording
 
 
 def why(one: Forgotten, now: Micros) -> str:

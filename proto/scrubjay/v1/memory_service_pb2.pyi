@@ -24,6 +24,32 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Dedup:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DedupEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Dedup.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEDUP_UNSPECIFIED: _Dedup.ValueType  # 0
+    """Not said: ON."""
+    DEDUP_ON: _Dedup.ValueType  # 1
+    """It is not stored again: see AddStatus."""
+    DEDUP_OFF: _Dedup.ValueType  # 2
+    """It is stored as another memory."""
+
+class Dedup(_Dedup, metaclass=_DedupEnumTypeWrapper):
+    """What becomes of a memory that says what a stored one says: of the same subject, scope, agent and run, for the
+    same eyes, true on the same days, and neither expired nor superseded.
+    """
+
+DEDUP_UNSPECIFIED: Dedup.ValueType  # 0
+"""Not said: ON."""
+DEDUP_ON: Dedup.ValueType  # 1
+"""It is not stored again: see AddStatus."""
+DEDUP_OFF: Dedup.ValueType  # 2
+"""It is stored as another memory."""
+Global___Dedup: _TypeAlias = Dedup  # noqa: Y015
+
 class _WritePolicy:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -78,6 +104,14 @@ class _AddStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AddStatus.V
     """Not said: it was refused."""
     ADD_STATUS_ADDED: _AddStatus.ValueType  # 1
     """It is stored as a new memory."""
+    ADD_STATUS_DUPLICATE: _AddStatus.ValueType  # 2
+    """A stored memory has the same text, but for case, white space, punctuation and traditional characters. Nothing
+    is stored; that memory's access counts.
+    """
+    ADD_STATUS_MERGED_INTO: _AddStatus.ValueType  # 3
+    """A stored memory says the same in other words, or lacks tags or keys of metadata that this one has. It stays as
+    it is worded and gets those; the other wording is in its History. Its access counts.
+    """
 
 class AddStatus(_AddStatus, metaclass=_AddStatusEnumTypeWrapper):
     """How an Add of one memory ended that was not refused."""
@@ -86,6 +120,14 @@ ADD_STATUS_UNSPECIFIED: AddStatus.ValueType  # 0
 """Not said: it was refused."""
 ADD_STATUS_ADDED: AddStatus.ValueType  # 1
 """It is stored as a new memory."""
+ADD_STATUS_DUPLICATE: AddStatus.ValueType  # 2
+"""A stored memory has the same text, but for case, white space, punctuation and traditional characters. Nothing
+is stored; that memory's access counts.
+"""
+ADD_STATUS_MERGED_INTO: AddStatus.ValueType  # 3
+"""A stored memory says the same in other words, or lacks tags or keys of metadata that this one has. It stays as
+it is worded and gets those; the other wording is in its History. Its access counts.
+"""
 Global___AddStatus: _TypeAlias = AddStatus  # noqa: Y015
 
 class _FeedbackKind:
@@ -371,10 +413,13 @@ class AddRequest(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     POLICY_FIELD_NUMBER: _builtins.int
     TEMPLATE_FIELD_NUMBER: _builtins.int
+    DEDUP_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
     policy: Global___WritePolicy.ValueType
     """What becomes of the messages. Default: the tenant's write_settings, or else RULES."""
+    dedup: Global___Dedup.ValueType
+    """Whether what is stored already is stored again. Default: ON."""
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
         """1 to 100 memories. Either these or messages."""
@@ -397,10 +442,11 @@ class AddRequest(_message.Message):
         messages: _abc.Iterable[Global___ConversationMessage] | None = ...,
         policy: Global___WritePolicy.ValueType = ...,
         template: _memory_pb2.Memory | None = ...,
+        dedup: Global___Dedup.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memories", b"memories", "messages", b"messages", "policy", b"policy", "request_id", b"request_id", "template", b"template"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dedup", b"dedup", "memories", b"memories", "messages", b"messages", "policy", b"policy", "request_id", b"request_id", "template", b"template"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -526,7 +572,7 @@ class AddResult(_message.Message):
     """How it ended."""
     @_builtins.property
     def memory(self) -> _memory_pb2.Memory:
-        """The memory as stored."""
+        """The memory as stored, which is the one that was stored before where it says the same."""
 
     @_builtins.property
     def error(self) -> Global___ItemError:
@@ -1957,7 +2003,8 @@ class HistoryEntry(_message.Message):
     """What happened, in one sentence for a person."""
     reason: _builtins.str
     """Why it was done: "feedback: " with its kind, such as "feedback: WRONG", or "forgotten: " with the rule,
-    such as "forgotten: expired". Empty for everything else.
+    such as "forgotten: expired"; "said again" where an Add said in other words what the memory says. Empty for
+    everything else.
     """
     restores: _builtins.str
     """What a Restore brought back: of a CREATE the id of the deleted memory, of a SET the operation_id of the
