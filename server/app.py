@@ -18,7 +18,7 @@ from scrubjay import v1
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
-from server import collection, counting, forgetting, heads
+from server import collection, counting, forgetting, heads, linking, purging
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
@@ -112,7 +112,7 @@ class App:
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
             router = Router(shards)
-            _run_beside(settings, shards, router, registry, clock, stack)
+            _run_beside(settings, shards, router, registry, snapshots, clock, stack)
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             registration = Registration(registry, clock)
             services = (
@@ -272,6 +272,7 @@ def _run_beside(
     shards: Mapping[str, Shard],
     router: Router,
     registry: Registry,
+    snapshots: Snapshots,
     clock: Callable[[], Micros],
     stack: ExitStack,
 ) -> None:
@@ -281,8 +282,12 @@ def _run_beside(
     stack.enter_context(closing(Periodic("marks", heads.INTERVAL_SECONDS, marks.write)))
     collector = collection.Collector(shards.values(), settings.tombstone_days, clock)
     stack.enter_context(closing(Periodic("collection", collection.INTERVAL_SECONDS, collector.run)))
+    linker = linking.Linker(shards.values())
+    stack.enter_context(closing(Periodic("links", linking.INTERVAL_SECONDS, linker.run)))
     sweeper = forgetting.Sweeper(router, registry.every_tenant, clock)
     stack.enter_context(closing(Periodic("sweep", forgetting.INTERVAL_SECONDS, sweeper.run)))
+    purger = purging.Purger(shards, registry.lives, snapshots, clock)
+    stack.enter_context(closing(Periodic("purge", purging.INTERVAL_SECONDS, purger.run)))
     for name, shard in shards.items():
         stack.callback(shard.accesses.write)
         counter = Periodic(f"counts-{name}", counting.INTERVAL_SECONDS, shard.accesses.write)

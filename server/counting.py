@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from scrubjay.errors import ScrubjayError
+from scrubjay.errors import ScrubjayError, TenantDeleting
 from scrubjay.memory import Memory, Micros
 from server.ingest.accesses import Counted, PendingAccesses
 from server.ingest.author import server_replica
@@ -43,6 +43,8 @@ class AccessCounter:
         for part in _parts(self._pending.take()):
             try:
                 self._store.write(sorted(part), _unit(part))
+            except TenantDeleting:
+                log.warning("access counts of a purged tenant are dropped, and of those counted with it")
             except ScrubjayError as error:
                 log.warning("access counts of %d streams wait: %s", len(part), error.message)
                 self._pending.give_back(part)

@@ -26,6 +26,7 @@ from server.feed import BEGINNING, Position, at_head, hidden
 from server.snapshot_file import write_file
 from server.store.memory_store import MemoryStore, Reading, StreamKey
 from server.store.rows import may_hear
+from tenants.tenant import Incarnation
 
 KEPT_SECONDS = 15 * 60
 """How long a file that nobody reads is kept: a phone that lost its network for longer loads anew."""
@@ -125,6 +126,20 @@ class Snapshots:
         if gone:
             self._drop(snapshot.name)
             raise SnapshotGone
+
+    def count_of(self, incarnation: Incarnation) -> int:
+        """How many files are kept of a tenant."""
+        with self._changed:
+            return len(self._names_of(incarnation))
+
+    def discard_all(self, incarnation: Incarnation) -> None:
+        """Delete all of a tenant's."""
+        with self._changed:
+            for name in self._names_of(incarnation):
+                self._delete(name)
+
+    def _names_of(self, incarnation: Incarnation) -> list[str]:
+        return [name for name, kept in self._kept.items() if kept.snapshot.key.incarnation == incarnation]
 
     # --- what is kept -----------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ TenantNotActive, which names the state, where the move is illegal.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from scrubjay.errors import TenantNotActive
@@ -59,12 +59,23 @@ def undeleted(tenant: Tenant) -> Tenant:
 def purging(tenant: Tenant, now: Micros) -> Tenant:
     """The tenant with its purge begun, which nothing stops any more."""
     _check(tenant, "purged", (TenantState.DELETING,))
+    if tenant.purge_at is None or now < tenant.purge_at:
+        raise TenantNotActive(f"the grace of the tenant {tenant.tenant_id!r} has not passed")
     return tenant if tenant.purge else replace(tenant, purge=PurgeReceipt(now))
 
 
-def purged(tenant: Tenant, receipt: PurgeReceipt) -> Tenant:
-    """What is left of a tenant: its id, free to be given again, and the receipt."""
+def begun_purge(tenant: Tenant) -> PurgeReceipt:
+    """The receipt of a purge that goes on."""
     _check(tenant, "purged", (TenantState.DELETING,))
+    if tenant.purge is None:
+        raise TenantNotActive(f"the purge of the tenant {tenant.tenant_id!r} has not begun")
+    return tenant.purge
+
+
+def purged(tenant: Tenant, swept: Mapping[str, int], now: Micros) -> Tenant:
+    """What is left of a tenant: its id, free to be given again, and the receipt with ``swept`` added."""
+    begun = begun_purge(tenant)
+    receipt = replace(begun, finished_at=now, swept={**begun.swept, **swept})
     return replace(tenant, state=TenantState.PURGED, purge=receipt)
 
 

@@ -216,6 +216,21 @@ class StreamCache:
                 if shelved is not None:
                     self._shelf.put(extent, shelved)
 
+    def count_of(self, incarnation: Incarnation) -> int:
+        """How many files are kept of a tenant whose streams are not resident."""
+        return self._shelf.count_of(incarnation)
+
+    def discard_all(self, incarnation: Incarnation) -> None:
+        """Let a tenant's streams go, and what was kept of them."""
+        with self._lock:
+            leaving = [(e, entry) for e, entry in self._entries.items() if _incarnation(e) == incarnation]
+            for extent, entry in leaving:
+                self._forget(extent, entry)
+        for _, entry in leaving:
+            with entry.stream.lock:
+                entry.stream.close()
+        self._shelf.discard_all(incarnation)
+
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""

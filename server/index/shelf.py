@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import struct
 import uuid
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from scrubjay.stamp import CommitStamp
 from server.index.hnsw_index import HnswIndex
 from server.index.snapshot import SnapshotDamaged, load_snapshot, save_snapshot
 from server.store.memory_store import Extent, StreamKey
+from tenants.tenant import Incarnation
 
 log = logging.getLogger("scrubjay.shelf")
 
@@ -50,10 +52,12 @@ class Shelved:
 
 
 class Shelf:
-    """Snapshots of one shard's streams in ``folder``, which is made when the first one is put there."""
+    """Snapshots of one shard's streams in ``folder``: each tenant has a folder, made when it is needed."""
 
     def __init__(self, folder: Path, *, space: str, dimension: int) -> None:
         self._folder = folder
+        for old in (*folder.glob("*.hnsw"), *folder.glob("*.slots")):  # where an earlier version kept them
+            old.unlink()
         self._space = space
         self._dimension = dimension
 
@@ -61,7 +65,7 @@ class Shelf:
         """Keep a graph. A disk that does not take it costs a longer load later, and a warning now."""
         path = self._path(extent)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # First: slots must never lie beside a graph that is not theirs.
             path.with_suffix(".slots").unlink(missing_ok=True)
             save_snapshot(path, shelved.index, space_id=self._space, commit_stamp=shelved.latest)
@@ -91,10 +95,20 @@ class Shelf:
         self._path(extent).unlink(missing_ok=True)
         self._path(extent).with_suffix(".slots").unlink(missing_ok=True)
 
+    def count_of(self, incarnation: Incarnation) -> int:
+        """How many files are kept of a tenant."""
+        return sum(1 for _ in (self._folder / incarnation).glob("*"))
+
+    def discard_all(self, incarnation: Incarnation) -> None:
+        """Throw all of a tenant's away."""
+        shutil.rmtree(self._folder / incarnation, ignore_errors=True)
+
     def _path(self, extent: Extent) -> Path:
-        named = f"{extent.incarnation}\0{extent.stream}" if isinstance(extent, StreamKey) else extent
-        name = hashlib.sha256(named.encode()).hexdigest()[:32]
-        return self._folder / f"{name}.hnsw"
+        incarnation, stream = (
+            (extent.incarnation, extent.stream) if isinstance(extent, StreamKey) else (extent, "")
+        )
+        name = hashlib.sha256(f"{incarnation}\0{stream}".encode()).hexdigest()[:32]
+        return self._folder / incarnation / f"{name}.hnsw"
 
 
 def _write_slots(path: Path, shelved: Shelved) -> None:

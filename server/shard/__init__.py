@@ -10,10 +10,11 @@ from server.shard.finding import ShardFinding
 from server.shard.jobs import Errand, ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.parts import Request
+from server.shard.purging import ShardPurging
 from server.shard.sync import ShardSync
 
 __all__ = ["Errand", "Got", "Listing", "Request", "Shard"]
 
 
-class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardEntities):
+class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardPurging, ShardEntities):
     """One shard's memories."""

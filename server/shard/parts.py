@@ -95,9 +95,11 @@ class ShardParts:
             return reading.head(key)
 
     def highest_head(self) -> CommitStamp:
-        """The highest head of all streams in the database."""
+        """The highest head of all streams in the database, those that were purged too."""
         with self._store.read() as reading:
-            self.highest = max(self.highest, reading.highest_head())
+            living = reading.highest_head()
+        with self._store.reading_purges() as purges:
+            self.highest = max(self.highest, living, purges.highest())
         return self.highest
 
     # --- writes -----------------------------------------------------------------------------------

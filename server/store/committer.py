@@ -16,8 +16,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, Unavailable
+from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, TenantDeleting, Unavailable
 from scrubjay.memory import Micros
+from server.store.purging import ended_among
 from server.store.rows import StreamHead, StreamKey
 from server.store.transaction import LostRace, Transaction, Transactions
 from server.store.writing import Writing, lock_heads, purge_requests, save_heads
@@ -149,7 +150,12 @@ def _run_units(transaction: Transaction, batch: Sequence[_Job]) -> dict[_Job, Ba
     heads = dict(locked)
     requested: dict[Incarnation, Micros] = {}
     errors: dict[_Job, BaseException] = {}
+    # Only a stream that is made now may be one that was purged.
+    over = ended_among(transaction, {key.incarnation for key, head in locked.items() if not head.head})
     for job in batch:
+        if any(key.incarnation in over for key in job.keys):
+            errors[job] = TenantDeleting()
+            continue
         for _ in range(ATTEMPTS):
             writing, error = _attempt(transaction, job, heads)
             if not isinstance(error, LostRace | StorageUnavailable):

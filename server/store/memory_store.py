@@ -13,6 +13,7 @@ from scrubjay.memory import Viewer
 from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
 from server.store.copying import attach, copy_attached, copy_read
 from server.store.feed_reading import FeedRow, GuardedRow, Retraction
+from server.store.purging import PurgeReading, PurgeWriting
 from server.store.reading import Reading
 from server.store.rows import Change, Extent, Grave, StoredMemory, StreamHead, StreamKey
 from server.store.transaction import Transactions
@@ -106,6 +107,22 @@ class MemoryStore:
         closed, DeadlineExceeded after ``timeout_seconds``.
         """
         return self._committer.write(keys, unit, timeout_seconds)
+
+    @contextmanager
+    def reading_purges(self) -> Iterator[PurgeReading]:
+        """What is known of lives that ended, for the block."""
+        with self._reads.begin() as transaction:
+            yield PurgeReading(transaction)
+
+    @contextmanager
+    def purging(self) -> Iterator[PurgeWriting]:
+        """A transaction that ends lives, committed with the block; other writers wait for it."""
+        with self._writes.begin() as transaction:
+            yield PurgeWriting(transaction)
+
+    def compact(self) -> None:
+        """Leave no byte of what was deleted in a SQLite file: see ``tenants.database.compact``."""
+        database.compact(self._engine)
 
     def begin_epochs(self, now_millis: int) -> int:
         """Begin another life of every stream, for a database that was restored; how many there are."""

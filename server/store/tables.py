@@ -227,6 +227,16 @@ requests = Table(
     Index("requests_by_age", "incarnation", "created_at"),
 )
 
+purges = Table(
+    "purges",
+    metadata,
+    _incarnation(),
+    _column("began_at", BigInteger),
+    _column("highest", BigInteger),
+    _column("swept", Text),
+)
+"""Lives that ended: how high their streams stood, and what was deleted of them, as a JSON object."""
+
 jobs = Table(
     "jobs",
     metadata,

@@ -203,7 +203,7 @@ class Devices:
                 "digests": [digest.hex() for digest in self._digests(row)],
             }
 
-        body: JsonValue = ["revoke_device", tenant_id, device_id, wipe]
+        body: list[JsonValue] = ["revoke_device", tenant_id, device_id, wipe]
         with self._engine.begin() as connection:
             answer = once(connection, request, body, now, revoke)
         for digest in answer["digests"]:

@@ -86,7 +86,7 @@ class Enrolments:
             kept = {name: row[name] for name in ("enrolment_id", "client_id", "expires_at")}
             return {**kept, "seed": seed.hex()}
 
-        body: JsonValue = [
+        body: list[JsonValue] = [
             "create_enrolment",
             tenant_id,
             subject.key,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from sqlalchemy import Connection, Engine, delete, select, update
+from sqlalchemy import Connection, Engine, delete, or_, select, update
 
+from scrubjay.errors import TenantNotFound
 from scrubjay.memory import JsonValue, Micros
 from tenants import states
 from tenants.credential_cache import CredentialCache
 from tenants.database import compact
-from tenants.receipt import PurgeReceipt
 from tenants.registry import rows
 from tenants.registry.once import Answer, RequestKey, once
 from tenants.registry.tables import api_keys, devices, enrolments, requests, tenants
-from tenants.tenant import Incarnation, Tenant, TenantState
+from tenants.tenant import Tenant, TenantState
 from tenants.write_settings import DEFAULT_SETTINGS
 
 
@@ -71,10 +71,10 @@ class Lives:
             found = connection.execute(select(tenants).where(*due).order_by(tenants.c.purge_at)).mappings()
             return [rows.tenant(row) for row in found]
 
-    def begin_purge(self, tenant_id: str, *, now: Micros) -> Tenant:
+    def begin_purge(self, tenant: Tenant, *, now: Micros) -> Tenant:
         """Begin what can't be taken back; again, nothing changes."""
         with self._engine.begin() as connection:
-            return self._change(connection, tenant_id, lambda tenant: states.purging(tenant, now))
+            return self._change_life(connection, tenant, lambda found: states.purging(found, now))
 
     def finish_purge(self, tenant: Tenant, swept: Mapping[str, int], *, now: Micros) -> Tenant:
         """Delete what the catalogue knows of a tenant but itself, and close the receipt of its purge.
@@ -82,13 +82,11 @@ class Lives:
         ``swept`` counts what was deleted elsewhere, by place. May be killed anywhere and done again.
         """
         with self._engine.begin() as connection:
-            counts = _delete_all_of(connection, tenant.incarnation)
-            self._change(connection, tenant.tenant_id, lambda found: _counted(found, counts))
+            counts = _delete_all_of(connection, tenant)
+            self._change_life(connection, tenant, lambda found: _counted(found, counts))
         compact(self._engine)
         with self._engine.begin() as connection:
-            purged = self._change(
-                connection, tenant.tenant_id, lambda found: states.purged(found, _closed(found, swept, now))
-            )
+            purged = self._change_life(connection, tenant, lambda found: states.purged(found, swept, now))
         self._cache.forget_tenant(tenant.incarnation)
         return purged
 
@@ -96,7 +94,7 @@ class Lives:
 
     def _move(
         self,
-        body: JsonValue,
+        body: list[JsonValue],
         change: Callable[[Tenant], Tenant],
         tenant_id: str,
         now: Micros,
@@ -118,21 +116,37 @@ class Lives:
         connection.execute(update(tenants).where(ours).values(rows.kept_tenant(changed)))
         return changed
 
+    @classmethod
+    def _change_life(
+        cls, connection: Connection, tenant: Tenant, change: Callable[[Tenant], Tenant]
+    ) -> Tenant:
+        """The same, where the id was not given to a new tenant meanwhile."""
+
+        def checked(found: Tenant) -> Tenant:
+            if found.incarnation != tenant.incarnation:
+                raise TenantNotFound(tenant.tenant_id)
+            return change(found)
+
+        return cls._change(connection, tenant.tenant_id, checked)
+
 
 _PLACES = {"enrolments": enrolments, "devices": devices, "API keys": api_keys}
 """What the catalogue holds of a tenant, by the name that the receipt has for it."""
 
 
-def _delete_all_of(connection: Connection, incarnation: Incarnation) -> dict[str, int]:
-    conditions = {place: table.c.incarnation == incarnation for place, table in _PLACES.items()}
-    deletions = {place: delete(table).where(conditions[place]) for place, table in _PLACES.items()}
-    deletions["admin requests"] = delete(requests).where(requests.c.scope == incarnation)
+def _delete_all_of(connection: Connection, tenant: Tenant) -> dict[str, int]:
+    deletions = {
+        place: delete(table).where(table.c.incarnation == tenant.incarnation)
+        for place, table in _PLACES.items()
+    }
+    about = or_(requests.c.scope == tenant.incarnation, requests.c.tenant_id == tenant.tenant_id)
+    deletions["admin requests"] = delete(requests).where(about)
     return {place: connection.execute(deletion).rowcount for place, deletion in deletions.items()}
 
 
 def _counted(tenant: Tenant, counts: Mapping[str, int]) -> Tenant:
     """The tenant without what it said of itself, and with more counted in its receipt."""
-    begun = _begun(tenant)
+    begun = states.begun_purge(tenant)
     swept = {**begun.swept, **{place: begun.swept.get(place, 0) + n for place, n in counts.items()}}
     return replace(
         tenant,
@@ -141,14 +155,3 @@ def _counted(tenant: Tenant, counts: Mapping[str, int]) -> Tenant:
         suspension_reason="",
         purge=replace(begun, swept=swept),
     )
-
-
-def _closed(tenant: Tenant, swept: Mapping[str, int], now: Micros) -> PurgeReceipt:
-    begun = _begun(tenant)
-    return replace(begun, finished_at=now, swept={**begun.swept, **swept})
-
-
-def _begun(tenant: Tenant) -> PurgeReceipt:
-    if tenant.purge is None:
-        raise ValueError(f"the purge of {tenant.tenant_id!r} has not begun")
-    return tenant.purge

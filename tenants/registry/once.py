@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,21 +36,21 @@ class RequestKey:
 def once(
     connection: Connection,
     request: RequestKey | None,
-    body: JsonValue,
+    body: Sequence[JsonValue],
     now: Micros,
     work: Callable[[Connection], Answer],
 ) -> Answer:
     """The answer of ``work``, or the one it gave when this request came first.
 
-    ``body`` is all that the request asks for, its method included. Without a request key, every call
-    works anew. Raises RequestIdReused where the id came with another body.
+    ``body`` is all that the request asks for: its method, the tenant it is about, and the rest. Without a
+    request key, every call works anew. Raises RequestIdReused where the id came with another body.
     """
     if request is None:
         return work(connection)
-    digest = hashlib.sha256(canonical_json(body).encode()).digest()
+    digest = hashlib.sha256(canonical_json(list(body)).encode()).digest()
     connection.execute(delete(requests).where(requests.c.created_at <= now - KEPT_MICROS))
     row = {"scope": request.scope, "request_id": request.request_id, "digest": digest}
-    if not insert_new(connection, requests, {**row, "answer": "", "created_at": now}):
+    if not insert_new(connection, requests, {**row, "answer": "", "created_at": now, "tenant_id": body[1]}):
         return _first_answer(connection, request, digest)
     answer = work(connection)
     connection.execute(update(requests).where(*_is(request)).values(answer=json.dumps(answer)))

@@ -151,7 +151,7 @@ class Registry:
                 raise TenantExists(tenant_id)
             return row
 
-        body: JsonValue = ["create_tenant", tenant_id, display_name]
+        body: list[JsonValue] = ["create_tenant", tenant_id, display_name]
         with self._engine.begin() as connection:
             return rows.tenant(once(connection, request, body, now, create))
 
@@ -169,7 +169,7 @@ class Registry:
             connection.execute(update(tenants).where(tenants.c.tenant_id == tenant_id).values(values))
             return rows.kept_tenant(rows.read_tenant(connection, tenant_id))
 
-        body: JsonValue = ["update_tenant", tenant_id, changes.columns()]
+        body: list[JsonValue] = ["update_tenant", tenant_id, changes.columns()]
         with self._engine.begin() as connection:
             changed = rows.tenant(once(connection, request, body, now, change))
         self._cache.forget_tenant(changed.incarnation)
@@ -208,13 +208,16 @@ class Registry:
 
     def spaces(self) -> frozenset[str]:
         """The embedding spaces that tenants' vectors live in."""
-        with self._engine.begin() as connection:
-            return frozenset(connection.execute(select(tenants.c.space).distinct()).scalars())
+        return self._of_living(tenants.c.space)
 
     def shards(self) -> frozenset[str]:
         """The names of the shards that tenants' memories lie on."""
+        return self._of_living(tenants.c.shard)
+
+    def _of_living(self, column: ColumnElement[str]) -> frozenset[str]:
+        found = select(column).where(tenants.c.state != TenantState.PURGED).distinct()
         with self._engine.begin() as connection:
-            return frozenset(connection.execute(select(tenants.c.shard).distinct()).scalars())
+            return frozenset(connection.execute(found).scalars())
 
     # --- keys -------------------------------------------------------------------------------------
 
@@ -251,7 +254,7 @@ class Registry:
             )
             return {"api_key": asdict(api_key), "seed": seed.hex()}
 
-        body = ["create_api_key", tenant_id, role, display_name, client_id, expires_at]
+        body: list[JsonValue] = ["create_api_key", tenant_id, role, display_name, client_id, expires_at]
         if across_subjects:  # without the grant, as an older version has it
             body.append("across_subjects")
         with self._engine.begin() as connection:
@@ -281,7 +284,7 @@ class Registry:
                 "digest": row["digest"].hex(),
             }
 
-        body: JsonValue = ["revoke_api_key", tenant_id, key_id]
+        body: list[JsonValue] = ["revoke_api_key", tenant_id, key_id]
         with self._engine.begin() as connection:
             answer = once(connection, request, body, now, revoke)
         self._cache.forget(bytes.fromhex(answer["digest"]))

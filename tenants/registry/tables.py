@@ -140,9 +140,11 @@ requests = Table(
     Column("digest", LargeBinary(32), nullable=False),
     Column("answer", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("tenant_id", Text),
     PrimaryKeyConstraint("scope", "request_id", name="catalogue_requests_pk"),
     Index("catalogue_requests_by_age", "created_at"),
 )
+"""``tenant_id`` is whom the answer is about, NULL for the platform's keys."""
 
 
 def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:

@@ -180,7 +180,7 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
             assert isinstance(stream.vectors, HnswIndex)
             assert stream.vectors.drain(60)
             assert nearest(stream, rows[7], 1) == [ids[7]]
-    assert len(list(tmp_path.glob("*.hnsw"))) == 1
+    assert len(list(tmp_path.rglob("*.hnsw"))) == 1
     with caching(store, tmp_path) as cache:
         # While nothing is resident: some leave, some come, and the restored graph must not know better.
         bury(store, cache, ids[:50])
@@ -199,7 +199,7 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
             view = View(ClientId("c"), Micros(0), scopes=("general",))
             query = Query(f"row {ids[60]}", rows[60], RECIPES["default"], view, 1)
             assert [hit.row.memory.id for hit in search(stream, query)] == [ids[60]]
-    for path in tmp_path.glob("*.hnsw"):
+    for path in tmp_path.rglob("*.hnsw"):
         damaged = bytearray(path.read_bytes())
         damaged[len(damaged) // 2] ^= 1
         path.write_bytes(damaged)
@@ -262,7 +262,7 @@ def test_the_graph_of_a_tenant_is_taken_from_the_shelf(
         with cache.reading(TENANT) as stream:
             assert isinstance(stream.vectors, HnswIndex)
             assert stream.vectors.drain(60)
-    assert len(list(tmp_path.glob("*.hnsw"))) == 1
+    assert len(list(tmp_path.rglob("*.hnsw"))) == 1
     with caching(store, tmp_path) as cache:
         bury(store, cache, ids[:5])
         new = add(store, cache, fresh[:9], OTHER)

@@ -329,6 +329,8 @@ def test_a_tenants_request_ids_are_its_own(service: TenantAdminService, acme_adm
 
 # --- states ---------------------------------------------------------------------------------------
 
+LATER = Micros(NOW + 30 * 24 * 3600 * 1_000_000)
+"""When the grace of a tenant that was deleted now has passed."""
 MOVES: dict[str, Callable[[TenantAdminService], v1.Tenant]] = {
     "suspend": lambda service: (
         service.suspend_tenant(v1.SuspendTenantRequest(tenant_id="acme", reason="invoice 7"), PLATFORM).tenant
@@ -361,8 +363,8 @@ LEGAL = {
 
 
 def make_purged(registry: Registry) -> None:
-    tenant = registry.lives.begin_purge("acme", now=NOW)
-    registry.lives.finish_purge(tenant, {}, now=NOW)
+    tenant = registry.lives.begin_purge(registry.get_tenant("acme"), now=LATER)
+    registry.lives.finish_purge(tenant, {}, now=LATER)
 
 
 @pytest.mark.parametrize("move", MOVES)
@@ -432,7 +434,9 @@ def test_a_purge_that_has_begun_is_not_taken_back(
     service: TenantAdminService, registry: Registry, acme_admin: Caller
 ) -> None:
     MOVES["delete"](service)
-    registry.lives.begin_purge("acme", now=NOW)
+    with pytest.raises(TenantNotActive, match="grace"):
+        registry.lives.begin_purge(registry.get_tenant("acme"), now=Micros(LATER - 1))
+    registry.lives.begin_purge(registry.get_tenant("acme"), now=LATER)
     with pytest.raises(TenantNotActive, match="its purge has begun"):
         MOVES["undelete"](service)
 
@@ -452,17 +456,19 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         with pytest.raises(TenantExists):
             service.create_tenant(create, PLATFORM)
         MOVES[step](service)
-    tenant = registry.lives.begin_purge("acme", now=NOW)
-    registry.lives.finish_purge(tenant, {"memories": 3}, now=Micros(NOW + 1))
+    tenant = registry.lives.begin_purge(registry.get_tenant("acme"), now=LATER)
+    registry.lives.finish_purge(tenant, {"memories": 3}, now=Micros(LATER + 1))
     purged = service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant
     assert purged.state == v1.TENANT_STATE_PURGED
-    assert purged.purge_receipt.finished_at.ToMicroseconds() == NOW + 1
+    assert purged.purge_receipt.finished_at.ToMicroseconds() == LATER + 1
     swept = {each.place: each.count for each in purged.purge_receipt.swept}
     assert swept == {"memories": 3, "API keys": 1, "devices": 1, "enrolments": 2, "admin requests": 1}
     for credential in (key.secret, token, unused):
         with pytest.raises(CredentialInvalid):
             registry.authenticate(credential, NOW)
     again = service.create_tenant(create, PLATFORM).tenant
+    with pytest.raises(TenantNotFound):
+        registry.lives.finish_purge(tenant, {}, now=LATER)
     assert again.incarnation != purged.incarnation
     assert again.state == v1.TENANT_STATE_ACTIVE
     assert not again.HasField("purge_receipt")
