@@ -122,7 +122,8 @@ class System:
         """Store each item, all of one user, as one memory; what several speakers say is a conversation.
         RuntimeError where the server refuses one."""
         dialogue = any(item.speaker != items[0].speaker for item in items)
-        response = self.memories.Add(v1.AddRequest(memories=[_memory(item, dialogue) for item in items]))
+        request = v1.AddRequest(memories=[_memory(item, dialogue) for item in items], dedup=v1.DEDUP_OFF)
+        response = self.memories.Add(request)
         for result in response.results:
             if result.HasField("error"):
                 raise RuntimeError(f"not added: {result.error.message}")

@@ -289,7 +289,7 @@ def _one(n: int) -> v1.AddRequest:
 def _fill(stub: v1.MemoryServiceStub, user_id: str, rows: int) -> None:
     for at in range(0, rows, 100):
         memories = [v1.Memory(user_id=user_id, content=sentence(n)) for n in range(at, min(at + 100, rows))]
-        stub.Add(v1.AddRequest(memories=memories))
+        stub.Add(v1.AddRequest(memories=memories, dedup=v1.DEDUP_OFF))
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def fill(server: Server, rows: int) -> None:
 
     def add(at: int) -> None:
         memories = [v1.Memory(user_id=USER, content=sentence(n)) for n in range(at, min(at + 100, rows))]
-        server.memories.Add(v1.AddRequest(memories=memories))
+        server.memories.Add(v1.AddRequest(memories=memories, dedup=v1.DEDUP_OFF))
 
     with futures.ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(0, rows, 100)))
@@ -273,7 +273,7 @@ def one_change(server: Server, folder: Path, present: int) -> None:
         multiply(replica, present)
         for n in range(40):
             added = server.memories.Add(
-                v1.AddRequest(memories=[v1.Memory(user_id=USER, content=sentence(-n))])
+                v1.AddRequest(memories=[v1.Memory(user_id=USER, content=sentence(-n))], dedup=v1.DEDUP_OFF)
             )
             memory_id = added.results[0].memory.id
             changes.append(_applied(replica, remote))
@@ -373,7 +373,7 @@ def sizes(server: Server, folder: Path) -> None:
         synchronize(replica, remote)
         texts = [sentence(n) for n in range(100)]
         memories = [v1.Memory(user_id=USER, content=text) for text in texts]
-        results = server.memories.Add(v1.AddRequest(memories=memories)).results
+        results = server.memories.Add(v1.AddRequest(memories=memories, dedup=v1.DEDUP_OFF)).results
         request = next_request(replica)
         response = remote.sync(request)
         beyond = (

@@ -108,7 +108,7 @@ class Life:
             memory.id = self.any_id() if self.dice.random() < 0.2 else self.new_id()
             self.ids.append(memory.id)
         client = self.server.service(self.dice.choice(CLIENTS))
-        self.server.memories.add(v1.AddRequest(memories=memories), client)
+        self.server.memories.add(v1.AddRequest(memories=memories, dedup=v1.DEDUP_OFF), client)
 
     def update(self) -> None:
         memory, paths = self.memory(), self.paths()

@@ -31,7 +31,7 @@ def web_add(world: World, slot: int, level: PrivacyLevel, scope: str) -> None:
         privacy_level=v1.PrivacyLevel.ValueType(level),
     )
     try:
-        added = world.server.memories.add(v1.AddRequest(memories=[message]), _web(world))
+        added = world.server.memories.add(v1.AddRequest(memories=[message], dedup=v1.DEDUP_OFF), _web(world))
     except ScrubjayError:
         return
     result = added.results[0]
