@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 ROOT = Path(__file__).parent.parent
 START_SECONDS = 60
@@ -31,14 +32,18 @@ class LocalServer:
 
 
 @contextmanager
-def local_server(embedder: str = "lite") -> Iterator[LocalServer]:
-    """A server on a free port for the block; its settings are the defaults whatever the environment says."""
+def local_server(
+    embedder: str = "lite", settings: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[LocalServer]:
+    """A server on a free port for the block; its settings are the defaults, but for these, whatever the
+    environment says."""
     with tempfile.TemporaryDirectory(prefix="scrubjay-demo-") as folder:
         own = {name: value for name, value in os.environ.items() if not name.startswith("SCRUBJAY_")}
         own |= {
             "SCRUBJAY_LISTEN": "127.0.0.1:0",
             "SCRUBJAY_DATA_DIR": str(Path(folder) / "data"),
             "SCRUBJAY_EMBEDDER": embedder,
+            **settings,
         }
         log = Path(folder) / "log"
         with (

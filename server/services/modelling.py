@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import ModelMismatch, ModelUnavailable
-from scrubjay.memory import DEFAULT_CATEGORY, JsonValue, Memory, MemoryId, PrivacyLevel, violations
+from scrubjay.memory import DEFAULT_CATEGORY, JsonValue, Memory, MemoryId, violations
 from server.ingest.chat.extracting import Told, extract
 from server.ingest.chat.issues import MAX_ISSUES, Issue, IssueKind
 from server.ingest.chat.pieces import MAX_PIECES, Piece, pieces
@@ -199,8 +199,7 @@ class Modelling:
             valid_from=told.valid_from,
             valid_to=told.valid_to,
         )
-        # An id is a word about a memory too: those who may not see it must not read it here.
-        linked: list[JsonValue] = [one.id for one in told.linked if not _hides(memory, one)]
+        linked: list[JsonValue] = [one.id for one in told.linked]
         metadata: Mapping[str, JsonValue] = {**memory.metadata, LINKED: linked}
         return replace(memory, metadata=metadata) if linked else memory
 
@@ -216,8 +215,3 @@ class Modelling:
     def _too_many(self) -> None:
         what = f"the conversation says more than {MAX_BATCH} things; the later ones are not stored"
         self._issues.append(Issue(IssueKind.TOO_MANY, what))
-
-
-def _hides(memory: Memory, linked: Memory) -> bool:
-    """Whether some may see the memory who may not see the one that it links to."""
-    return linked.privacy_level is not PrivacyLevel.SHARED and memory.privacy_level is PrivacyLevel.SHARED

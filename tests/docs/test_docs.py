@@ -15,7 +15,9 @@ import pytest
 
 from demo.local_server import LocalServer, local_server
 from docs.blocks import Block, blocks, missing
+from docs.mind import editors
 from scrubjay import connect, v1
+from tests.chat_server import ChatServer
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,8 +38,10 @@ BOUND_SECONDS = 30
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
-    with local_server() as running:
-        yield running
+    with ChatServer(editors) as chat:
+        settings = {"SCRUBJAY_CHAT_BASE_URL": chat.base_url, "SCRUBJAY_CHAT_MODEL": "editors-1"}
+        with local_server(settings=settings) as running:
+            yield running
 
 
 @pytest.fixture

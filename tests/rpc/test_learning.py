@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rpc.conftest import Serving, Tenant
 from rpc.refusal import refused
 from scrubjay import v1
+from scrubjay.errors import ModelNotConfigured
 from server.recall.context import CLOSING, OPENING
 
 RAW, RULES = v1.WRITE_POLICY_RAW, v1.WRITE_POLICY_RULES
@@ -169,6 +170,19 @@ def test_a_repeat_gets_the_first_answer_and_stores_nothing(dev: Tenant) -> None:
     first = learn(dev, messages, request_id="once")
     assert learn(dev, messages, request_id="once") == first
     assert len(stored(dev)) == 1
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+@pytest.mark.parametrize("policy", [v1.WRITE_POLICY_APPEND, v1.WRITE_POLICY_RECONCILE])
+def test_a_policy_that_needs_a_model_says_which_setting_is_missing(
+    dev: Tenant, policy: v1.WritePolicy.ValueType
+) -> None:
+    with refused() as call:
+        learn(dev, said("I prefer tea."), policy=policy)
+    assert call.code == grpc.StatusCode.FAILED_PRECONDITION
+    assert isinstance(call.error, ModelNotConfigured)
+    assert "SCRUBJAY_CHAT_MODEL" in call.error.message
+    assert stored(dev) == []
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
