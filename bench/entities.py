@@ -4,8 +4,8 @@
     python bench/entities.py --wrong      and those that were judged wrongly
 
 Precision: the share of what was found that is labelled. Recall: the share of what is labelled that was found.
-Names are compared in their normal form; kind is the share of the right names that got the right kind. ``seen``
-was written beside the rules, ``last`` before they were tuned and never learnt from.
+Names are compared in their normal form; kind is the share of the right names that got the right kind.
+``seen`` was written beside the rules, ``last`` before they were tuned and never learnt from.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ _FUNCTION = (
 )
 """Characters that no given name has here: they begin what comes after it."""
 _GIVEN = f"(?:(?![{_FUNCTION}])[{_HAN}])"
-_SMALL = rf"(?:[小老阿](?![时心学孩板师家说伙朋偷组区麦吃众声型气看实乡人姐妹弟哥爸妈公婆虎鼠鹰年大二三外]){_GIVEN})"
+_NO_SMALL = "时心学孩板师家说伙朋偷组区麦吃众声型气看实乡人姐妹弟哥爸妈公婆虎鼠鹰年大二三外"
+_SMALL = rf"(?:[小老阿](?![{_NO_SMALL}]){_GIVEN})"
 _LATIN = r"[A-Z][a-z]+(?: [A-Z][a-z]+)?"
 _AFTER = (
     rf"(?=[{_FUNCTION}，。！？、；：,.!?;:\s（）()“”\"]|今[年天]|明[天年]|昨天|喜欢|负责|工作|下[个周]|$)"
@@ -29,7 +30,10 @@ _CALLED = rf"(?:[{_HAN}]{{1,4}}?(?=[，。！？、；,.!?;\s]|今年|在|是|�
 _KIN = "|".join(sorted(ZH_KIN, key=len, reverse=True))
 _I = r"(?P<self>我们?|本人|咱们?|俺|用户)"
 _MY = r"(?:我们?|咱们?|俺|用户)(?:的|家的?|家里的?)?"
-_ADVERB = r"(?:现在|目前|一直|已经|刚刚?|今年|最近|也|都|还|就|仍然?|依然|平时|主要|其实|去年|后来|终于|真的|经常|一般|通常|每天|每周|现|正){0,4}"
+_ADVERB = (
+    r"(?:现在|目前|一直|已经|刚刚?|今年|最近|也|都|还|就|仍然?|依然|平时|主要|其实|去年|后来|终于|真的|经常"
+    r"|一般|通常|每天|每周|现|正){0,4}"
+)
 _WHO = rf"(?:{_I}|(?:{_MY}(?:{_KIN}))?(?P<who>{_PERSON}))"
 _GOING_ON = rf"(?<=[，,])(?P<self>){_ADVERB}"
 """A clause that goes on about the speaker, where the one before is about nobody else."""

@@ -13,8 +13,9 @@ _CAP = (
     r"(?:(?:Mc|Mac|O['’]|D['’])?[A-Z][a-zß-ÿ]+(?:[A-Z][a-z]+)*(?:-[A-Z][a-zß-ÿ]+)*|[A-Z]{2,}[a-z0-9+#]*"
     r"|[a-z]{1,2}[A-Z][A-Za-z]+|[A-Z]\.(?= [A-Z]))"
 )
-_RUN = rf"(?<![\w@/.'’-]){_CAP}(?:(?: (?:of the|of|de|van|von|der|da|del|&) | |-){_CAP})*(?: \d+(?![\w:/.]))?(?![\w@/])"
-_NAME = rf"{_CAP}(?:(?: (?:of the|of|de|van|von|der|da|del|&) | ){_CAP}){{0,4}}(?![\w@])"
+_JOINS = r"(?: (?:of the|of|de|van|von|der|da|del|&) | )"
+_RUN = rf"(?<![\w@/.'’-]){_CAP}(?:(?:{_JOINS}|-){_CAP})*(?: \d+(?![\w:/.]))?(?![\w@/])"
+_NAME = rf"{_CAP}(?:{_JOINS}{_CAP}){{0,4}}(?![\w@])"
 _RUNS = re.compile(_RUN)
 _TITLE = re.compile(r"\b(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms|Uncle|Aunt|Coach)\.? " + f"(?P<name>{_NAME})")
 _ORGANISATION = re.compile(
@@ -56,7 +57,6 @@ _TOOL_NAMES = "|".join(re.escape(tool) for tool in sorted(TOOLS, key=len, revers
 _PRODUCT = rf"(?P<what>(?i:{_TOOL_NAMES})(?![\w@+#-])|{_NAME})"
 _PRODUCT2 = _PRODUCT.replace("?P<what>", "?P<new>")
 _ROLE = r"(?: as (?:an? |the )?[\w' -]{2,40}?)?"
-_USE = rf"(?:(?:use|uses|{_BE[3:-1]})|(?:write|writes|code|codes|program|programs|develop)(?: (?:code|my code|everything))? in)"
 _LIKE, _LIKES = r"(?:like|love|enjoy|prefer|adore)s?", r"(?:likes|loves|enjoys|prefers|adores)"
 _DISLIKE = (
     r"(?:dislikes?|hates?|detests?|can['’]?t stand|cannot stand|don['’]t like|do not like|don['’]t enjoy"
@@ -67,8 +67,8 @@ _OBJECT = r"(?P<thing>[A-Za-zÀ-ÿ][\w'’+#-]*(?: [\w'’+#-]+){0,5})"
 
 _KINSHIP = (
     re.compile(
-        rf"{_MY_KIN}(?:,(?= {_NAME}(?:[,.!?;]|$))|'s name is|’s name is| is called| is named| called| named|:)? (?:(?:Dr|Mr|Ms|Mrs)\.? )?"
-        rf"(?P<name>{_NAME})"
+        rf"{_MY_KIN}(?:,(?= {_NAME}(?:[,.!?;]|$))|['’]s name is| is called| is named| called| named|:)?"
+        rf" (?P<name>(?:(?:Dr|Mr|Ms|Mrs)\.? )?{_NAME})"
     ),
     re.compile(
         rf"(?<![\w'’])(?P<name>{_NAME})(?:,? who)?(?: is|'s|’s| was|,) (?:[Mm]y|[Oo]ur) {_ADJECTIVE}"
@@ -85,7 +85,8 @@ _FORMS: tuple[Form, ...] = (
         EntityKind.ORGANISATION,
         "work job position role",
         rf"{_I}{_ENDS.format('work', _BE, 'working')}{_ROLE} (?:at|for) {_FIRM}(?P<more>.*)",
-        rf"{_I}{_ADVERB} (?:quit|left|resigned from|lost) my (?:old )?(?:job|position|role) (?:at|with) {_FIRM}",
+        rf"{_I}{_ADVERB} (?:quit|left|resigned from|lost) my (?:old )?(?:job|position|role)"
+        rf" (?:at|with) {_FIRM}",
         ended=True,
     ),
     *form(
@@ -107,7 +108,7 @@ _FORMS: tuple[Form, ...] = (
         "studies_at",
         EntityKind.ORGANISATION,
         "stud school",
-        rf"{_WHO}{_ADVERB}(?: stud(?:y|ies)|{_BE}{_ADVERB} studying|{_BE}{_ADVERB} an? (?:[\w-]+ )?(?:student)"
+        rf"{_WHO}{_ADVERB}(?: stud(?:y|ies)|{_BE}{_ADVERB} studying|{_BE}{_ADVERB} an? (?:[\w-]+ )?student"
         rf"| go(?:es)? to school)(?: [a-z]+){{0,2}} at {_FIRM}",
     ),
     *form(
@@ -127,7 +128,7 @@ _FORMS: tuple[Form, ...] = (
         "lives_in",
         EntityKind.PLACE,
         "moved",
-        rf"{_WHO}{_ADVERB} moved (?:back |over )?(?:from {_NAME} )?to (?P<what>{_NAME})(?! (?:the )?[a-z]+ team)",
+        rf"{_WHO}{_ADVERB} moved (?:back |over )?(?:from {_NAME} )?to (?P<what>{_NAME})",
     ),
     *form(
         "from",
@@ -139,8 +140,8 @@ _FORMS: tuple[Form, ...] = (
         "uses",
         EntityKind.PRODUCT,
         "use using gave",
-        rf"{_I}(?:{_ENDS.format('use', _BE, 'using')}| (?:have )?stopped using| gave up(?: using)?| quit using)"
-        rf" {_PRODUCT}(?P<more>.*)",
+        rf"{_I}(?:{_ENDS.format('use', _BE, 'using')}| (?:have )?stopped using| gave up(?: using)?"
+        rf"| quit using) {_PRODUCT}(?P<more>.*)",
         ended=True,
     ),
     *form(
@@ -154,8 +155,8 @@ _FORMS: tuple[Form, ...] = (
         "works_on",
         EntityKind.PRODUCT,
         "project Project",
-        rf"{_WHO}(?:{_ADVERB} (?:works?|leads?)|{_BE}{_ADVERB} (?:working on|leading|in charge of))(?: on)? (?:the )?"
-        rf"(?:[Pp]roject (?P<what>{_NAME})|(?P<new>{_CAP}) project\b)",
+        rf"{_WHO}(?:{_ADVERB} (?:works? on|leads?)|{_BE}{_ADVERB} (?:working on|leading|in charge of))"
+        rf" (?:the )?(?:[Pp]roject (?P<what>{_NAME})|(?P<new>{_CAP}) project\b)",
     ),
     *form(
         "allergic_to",
@@ -215,14 +216,15 @@ _NO_THING = re.compile(
 )
 _ARTICLE = re.compile(r"^(?:the|an?|some|most|eating|drinking) (?=\w{3})", re.IGNORECASE)
 _THING_ENDS = re.compile(
-    r" (?:-|–|right|itself|and|but|or|because|when|while|that|which|who|so|since|if|as|with|without|very|more|much|a lot|lots|best|most"
+    r" (?:-|–|right|itself|and|but|or|because|when|while|that|which|who|so|since|if|as|with|without"
+    r"|very|more|much|a lot|lots|best|most"
     r"|over|than|rather|to|for|from|at|by|during|after|before|now|too|anymore|any|again|especially|though|although"
     r"|these|this|every|it's|i|my|your|his|her|is|are|was|were|in the|on the|in my|these days)\b.*",
     re.IGNORECASE,
 )
 _OWNS = re.compile(
-    r"['’]s (?!an?\b|the\b|so\b|not\b|been\b|just\b|really\b|all\b|always\b|great|good|too\b|about\b|like\b|my\b"
-    r"|your\b|our\b|in\b|on\b|to\b|never\b|such\b|what|why|how|full\b|\w+ing\b|\w+ed\b)[a-z]"
+    r"['’]s (?!an?\b|the\b|so\b|not\b|been\b|just\b|really\b|all\b|always\b|great|good|too\b|about\b"
+    r"|like\b|my\b|your\b|our\b|in\b|on\b|to\b|never\b|such\b|what|why|how|full\b|\w+ing\b|\w+ed\b)[a-z]"
 )
 _LONGEST_THING = 40
 
@@ -236,9 +238,9 @@ def entities(text: str) -> Iterator[Placed]:
         yield Placed(*match.span(group), Mention(match[group], EntityKind.PRODUCT))
     for match in _TOOL.finditer(text):
         name = match[0]
-        if name != name.lower() or name not in _PLAIN_WORDS:
-            if name.lower() not in _PLAIN_WORDS or match.start():
-                yield Placed(match.start(), match.end(), Mention(name, EntityKind.PRODUCT))
+        is_word = name.lower() in _PLAIN_WORDS and (name.islower() or not match.start())
+        if not is_word:
+            yield Placed(match.start(), match.end(), Mention(name, EntityKind.PRODUCT))
     if not _is_title_case(text):
         yield from _capitalised(text)
 
@@ -312,7 +314,7 @@ def claims(text: str) -> Iterator[Told]:
 
 def _told(text: str, match: re.Match[str], one: Form) -> Told | None:
     groups, kind = match.groupdict(), one.kind
-    subject = _subject(text, match)
+    subject = _subject(match)
     if subject is None or _UNSURE.search(_clause_before(text, match.start())) is not None:
         return None
     if one.ended and _NOT.search(match[0]) and not _NO_MORE.search(groups.get("more") or ""):
@@ -333,7 +335,7 @@ def _clause_before(text: str, start: int) -> str:
     return pieces[-1]
 
 
-def _subject(text: str, match: re.Match[str]) -> Mention | None:
+def _subject(match: re.Match[str]) -> Mention | None:
     if match["self"]:
         return SUBJECT
     name = match.groupdict().get("who")

@@ -1,8 +1,9 @@
 """Extraction: whom and what a memory's text names, and what it says of them.
 
-Precision comes before recall: what no rule is sure of is left to the words and the meaning of the text, by which
-it is found anyway. What is asked, supposed or only wished says nothing of anybody, and neither does what stands
-in quotation marks.
+Precision comes before recall: what no rule is sure of is left to the words and the meaning of the text, by
+which it is found anyway. What is asked, supposed or only wished says nothing of anybody, and neither does
+what stands in quotation marks. Who is named as the speaker is mentioned too: what somebody says is about that
+one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from server.ingest.entities import chinese, english
 from server.ingest.entities.entity import NOTHING, SUBJECT, Claim, EntityKind, Mention, Named
 from server.ingest.entities.placed import Placed, Told
+from server.ingest.rules.cleaning import UNREAD_ROLES
 from server.ingest.rules.fact import ASSISTANT, USER
 from server.ingest.rules.sentences import quoted, sentences
 from server.ingest.simplified import simplified
@@ -23,6 +25,7 @@ MOST_CLAIMS = 16
 MOST_NAME = 60
 """Characters of a name."""
 
+_MACHINES = frozenset((ASSISTANT, *UNREAD_ROLES, "ai", "bot", "agent", "model"))
 _HAN = re.compile("[\u3400-\u9fff]")
 _LATIN = re.compile("[A-Za-z]{2}")
 _ASKS = re.compile(r"[?？]\W*$|[吗呢]\W*$")
@@ -46,18 +49,19 @@ def extract(text: str, role: str = "") -> Named:
             for one in places
         )
         told += (Told(one.start + start + span.start, one.claim) for one in claims)
-    if not found and not told:
+    named = [] if speaker is None or speaker == SUBJECT else [Placed(-1, -1, speaker)]
+    if not found and not told and not named:
         return NOTHING
-    return _joined(found, told)
+    return _joined([*named, *found], told)
 
 
 def _speaker(text: str, role: str) -> tuple[Mention | None, int]:
-    """Whom "I" is, None where that is nobody's business, and where what was said begins: behind "Anna: "."""
-    label = _LABEL.match(text)
-    start = label.end() if label is not None and label["name"].casefold() == role.casefold() != "" else 0
-    if role.casefold() == ASSISTANT:
+    """Whom "I" is, None where that is no person, and where what was said begins: behind "Anna: "."""
+    label, said_by = _LABEL.match(text), role.casefold()
+    start = label.end() if label is not None and label["name"].casefold() == said_by != "" else 0
+    if said_by in _MACHINES:
         return None, start
-    if role.casefold() in ("", USER):
+    if said_by in ("", USER):
         return SUBJECT, start
     return Mention(role[:MOST_NAME], EntityKind.PERSON), start
 
@@ -98,7 +102,7 @@ def _joined(found: Iterable[Placed], told: Iterable[Told]) -> Named:
     claims = list(dict.fromkeys(one.claim for one in sorted(told, key=lambda one: one.start)))[:MOST_CLAIMS]
     placed = sorted(found, key=lambda one: (one.start, -one.end))
     mentions: dict[str, Mention] = {}
-    end = -1
+    end = -2
     for one in placed:
         if one.end <= end and one.mention.normal not in mentions:
             continue  # a part of the name before

@@ -24,8 +24,8 @@ class Told(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A way to say that something stands in ``relation`` to a ``kind`` of thing. It is looked for where a text
-    has one of the ``words``."""
+    """A way to say that something stands in ``relation`` to a ``kind`` of thing. It is looked for where a
+    text has one of the ``words``."""
 
     relation: str
     kind: EntityKind

@@ -2,47 +2,53 @@
 
 from __future__ import annotations
 
-BEGINNINGS = frozenset(
+_BEGINNINGS = """
+    i a an the this that these those it he she we you they there here who what when where why how which
+    whose my our your his her its their mine and or but so if because as at by for from in into of on onto
+    to with without about after before during since until while although though unless whether not no yes
+    yeah yep nope ok okay hi hello hey dear thanks thank please sorry sure well oh wow ah hmm haha lol
+    great good nice cool awesome amazing congrats congratulations happy today tomorrow yesterday tonight
+    now then later soon recently lately currently actually honestly really maybe perhaps probably
+    definitely also just still even only once again always never sometimes usually often every each all
+    some any many most more much both either neither another other one two three first second last next
+    new is are was were am be been being do does did done have has had can could will would shall should
+    may might must let lets let's get got go going went come came see saw say said tell told ask asked
+    think thought know knew make made take took give gave find found look looks looking want wanted need
+    needed like liked love loved hate prefer use used using try tried trying keep kept work worked working
+    live lived living remember note update reminder todo fyi btw question answer re ps everyone everything
+    someone something anyone anything nothing nobody people guys folks absolutely exactly totally speaking
+    speaks besides however instead meanwhile finally anyway plus than too very had-been whenever wherever
+    whatever long talk check don't can't won't didn't doesn't isn't aren't wasn't i'm i've i'll i'd it's
+    that's there's what's he's she's we're you're they're we've you've they've here's who's where's how's
+    we'll you'll they'll he'll she'll it'll feel feeling hope hoping glad excited having being doing
+    making taking getting seeing reading watching playing cooking running been got bought favorite
+    favourite best mom mum dad mother father brother sister son daughter user assistant
     """
-    i a an the this that these those it he she we you they there here who what when where why how which whose
-    my our your his her its their mine and or but so if because as at by for from in into of on onto to with
-    without about after before during since until while although though unless whether not no yes yeah yep nope
-    ok okay hi hello hey dear thanks thank please sorry sure well oh wow ah hmm haha lol great good nice cool
-    awesome amazing congrats congratulations happy today tomorrow yesterday tonight now then later soon recently
-    lately currently actually honestly really maybe perhaps probably definitely also just still even only once
-    again always never sometimes usually often every each all some any many most more much both either neither
-    another other one two three first second last next new is are was were am be been being do does did done have
-    has had can could will would shall should may might must let lets let's get got go going went come came see
-    saw say said tell told ask asked think thought know knew make made take took give gave find found look looks
-    looking want wanted need needed like liked love loved hate prefer use used using try tried trying keep kept
-    work worked working live lived living remember note update reminder todo fyi btw question answer re ps
-    everyone everything someone something anyone anything nothing nobody people guys folks absolutely exactly
-    totally speaking speaks besides however instead meanwhile finally anyway plus than too very had-been
-    whenever wherever whatever long talk take- check don't can't won't didn't doesn't isn't aren't wasn't
-    i'm i've i'll i'd it's that's there's what's he's she's we're you're they're we've you've they've here's who's
-    where's how's we'll you'll they'll he'll she'll it'll not- feel feeling hope hoping glad excited looking-
-    having being doing making taking getting seeing reading watching playing cooking running been got bought
-    favorite favourite best mom mum dad mother father brother sister son daughter user assistant
-    """.split()
-)
+BEGINNINGS = frozenset(_BEGINNINGS.split())
 """What a capital letter says nothing about: it begins a sentence, or is written so anyway."""
 
-NO_NAMES = frozenset(
+_NO_NAMES = """
+    i i'm i've i'll i'd monday tuesday wednesday thursday friday saturday sunday mondays tuesdays
+    wednesdays thursdays fridays saturdays sundays mon tue tues wed thu thur thurs fri sat sun january
+    february march april may june july august september october november december jan feb mar apr jun jul
+    aug sep sept oct nov dec ok tv am pm ai api pdf ceo cto cfo diy lgbtq lgbtq+ lgbt omg lol asap fyi btw
+    id pc it hr pr qa ui ux url json sql html css http https cpu gpu ram usb gps atm faq ps rsvp vip gdp
+    mba phd bbq dna ac dm wifi wi-fi utc gmt est pst cet english chinese french german japanese spanish
+    italian korean american british indian russian dutch portuguese arabic mandarin cantonese european
+    asian african christian muslim jewish internet god mr mrs ms dr prof sir madam yes no hi hello hey
+    thanks please mom mum dad mommy daddy mama papa grandma grandpa granny nana auntie uncle aunt photo
+    image covid spring summer autumn winter fall ii iii iv todo xoxo haha yay aww ugh hmm wow oh ah
     """
-    i i'm i've i'll i'd monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays
-    thursdays fridays saturdays sundays mon tue tues wed thu thur thurs fri sat sun january february march april
-    may june july august september october november december jan feb mar apr jun jul aug sep sept oct nov dec
-    ok tv am pm ai api pdf ceo cto cfo diy lgbtq lgbtq+ lgbt omg lol asap fyi btw id pc it hr pr qa ui ux url
-    json sql html css http https cpu gpu ram usb gps atm faq ps rsvp vip gdp mba phd bbq dna ac dm wifi wi-fi
-    utc gmt est pst cet english chinese french german japanese spanish italian korean american british indian
-    russian dutch portuguese arabic mandarin cantonese european asian african christian muslim jewish internet
-    god mr mrs ms dr prof sir madam yes no hi hello hey thanks please mom mum dad mommy daddy mama papa grandma
-    grandpa granny nana auntie uncle aunt photo image covid spring summer autumn winter fall ii iii iv todo
-    xoxo haha yay aww ugh hmm wow oh ah
-    """.split()
-)
+NO_NAMES = frozenset(_NO_NAMES.split())
 """Capitalised and no name of anybody or anything in particular."""
 
+_KIN_WORDS = """
+sister brother mother father wife husband partner girlfriend boyfriend fiance fiancee fiancé fiancée son
+daughter child baby uncle aunt cousin nephew niece grandmother grandfather grandson granddaughter
+godmother godfather stepmother stepfather stepson stepdaughter friend colleague boss roommate neighbour
+landlord landlady teacher tutor mentor coach therapist doctor dentist lawyer accountant supervisor advisor
+assistant dog cat pet horse parrot rabbit hamster
+"""
 KIN = {
     "mum": "mother",
     "mom": "mother",
@@ -64,16 +70,7 @@ KIN = {
     "pal": "friend",
     "puppy": "dog",
     "kitten": "cat",
-    **{
-        word: word
-        for word in (
-            "sister brother mother father wife husband partner girlfriend boyfriend fiance fiancee fiancé "
-            "fiancée son daughter child baby uncle aunt cousin nephew niece grandmother grandfather grandson "
-            "granddaughter godmother godfather stepmother stepfather stepson stepdaughter friend colleague boss "
-            "roommate neighbour landlord landlady teacher tutor mentor coach therapist doctor dentist lawyer "
-            "accountant supervisor advisor assistant dog cat pet horse parrot rabbit hamster"
-        ).split()
-    },
+    **{word: word for word in _KIN_WORDS.split()},
 }
 """Whom one has, and the relation that it says."""
 ANIMALS = frozenset(("dog", "cat", "pet", "horse", "parrot", "rabbit", "hamster"))
@@ -146,35 +143,47 @@ ZH_KIN = {
 }
 
 _PLACES = """
-Berlin Munich Hamburg Frankfurt Cologne Paris Lyon Marseille London Manchester Edinburgh Glasgow Dublin Oxford
-Cambridge Madrid Barcelona Lisbon Rome Milan Florence Venice Naples Vienna Zurich Geneva Brussels Amsterdam
-Rotterdam Copenhagen Stockholm Oslo Helsinki Warsaw Prague Budapest Athens Istanbul Moscow Kyiv Boston Chicago
-Seattle Portland Denver Austin Dallas Houston Miami Atlanta Detroit Philadelphia Toronto Montreal Vancouver
-Sydney Melbourne Auckland Tokyo Osaka Kyoto Seoul Busan Beijing Shanghai Shenzhen Guangzhou Hangzhou Nanjing
-Chengdu Wuhan Suzhou Taipei Singapore Bangkok Hanoi Jakarta Manila Mumbai Delhi Bangalore Dubai Cairo Nairobi
-Lagos Germany France Spain Portugal Italy Austria Switzerland Belgium Netherlands Denmark Sweden Norway Finland
-Poland Greece Ireland England Scotland Wales Russia Ukraine Canada Mexico Brazil Argentina Chile Colombia Peru
-China Japan Korea Taiwan Thailand Vietnam Indonesia Philippines India Pakistan Australia Egypt Kenya Nigeria
-Europe Asia Africa California Texas Florida Ohio Oregon Hawaii Alaska Colorado Virginia
+Berlin Munich Hamburg Frankfurt Cologne Paris Lyon Marseille London Manchester Edinburgh Glasgow Dublin
+Oxford Cambridge Madrid Barcelona Lisbon Rome Milan Florence Venice Naples Vienna Zurich Geneva Brussels
+Amsterdam Rotterdam Copenhagen Stockholm Oslo Helsinki Warsaw Prague Budapest Athens Istanbul Moscow Kyiv
+Boston Chicago Seattle Portland Denver Austin Dallas Houston Miami Atlanta Detroit Philadelphia Toronto
+Montreal Vancouver Sydney Melbourne Auckland Tokyo Osaka Kyoto Seoul Busan Beijing Shanghai Shenzhen
+Guangzhou Hangzhou Nanjing Chengdu Wuhan Suzhou Taipei Singapore Bangkok Hanoi Jakarta Manila Mumbai Delhi
+Bangalore Dubai Cairo Nairobi Lagos Germany France Spain Portugal Italy Austria Switzerland Belgium
+Netherlands Denmark Sweden Norway Finland Poland Greece Ireland England Scotland Wales Russia Ukraine Canada
+Mexico Brazil Argentina Chile Colombia Peru China Japan Korea Taiwan Thailand Vietnam Indonesia Philippines
+India Pakistan Australia Egypt Kenya Nigeria Europe Asia Africa California Texas Florida Ohio Oregon Hawaii
+Alaska Colorado Virginia
 """
-PLACES = (
-    frozenset(_PLACES.lower().split())
-    | frozenset(
-        ("new york", "new york city", "los angeles", "san francisco", "san diego", "las vegas", "hong kong")
-    )
-    | frozenset(
-        ("new zealand", "south africa", "south korea", "united states", "united kingdom", "usa", "uk")
-    )
+_PLACES_OF_WORDS = (
+    "new york",
+    "new york city",
+    "los angeles",
+    "san francisco",
+    "san diego",
+    "las vegas",
+    "hong kong",
+    "new zealand",
+    "south africa",
+    "south korea",
+    "united states",
+    "united kingdom",
+    "usa",
+    "uk",
 )
+PLACES = frozenset((*_PLACES.lower().split(), *_PLACES_OF_WORDS))
 
-ZH_PLACES = (
-    "呼和浩特 石家庄 乌鲁木齐 哈尔滨 北京 上海 天津 重庆 广州 深圳 杭州 南京 苏州 成都 武汉 西安 长沙 郑州 青岛 "
-    "济南 大连 沈阳 长春 厦门 福州 合肥 昆明 贵阳 南昌 南宁 海口 三亚 太原 兰州 银川 西宁 拉萨 无锡 宁波 佛山 东莞 "
-    "珠海 温州 桂林 洛阳 香港 澳门 台北 台湾 高雄 河北 山西 辽宁 吉林 黑龙江 江苏 浙江 安徽 福建 江西 山东 河南 湖北 "
-    "湖南 广东 海南 四川 贵州 云南 陕西 甘肃 青海 广西 西藏 宁夏 新疆 内蒙古 中国 日本 韩国 泰国 越南 新加坡 马来西亚 "
-    "美国 英国 法国 德国 意大利 西班牙 加拿大 澳大利亚 新西兰 俄罗斯 印度 巴西 瑞士 瑞典 挪威 荷兰 东京 大阪 京都 首尔 "
-    "曼谷 纽约 洛杉矶 旧金山 伦敦 巴黎 柏林 悉尼 多伦多"
-).split()
+_ZH_PLACES = """
+    呼和浩特 石家庄 乌鲁木齐 哈尔滨 北京 上海 天津 重庆 广州 深圳 杭州 南京 苏州
+    成都 武汉 西安 长沙 郑州 青岛 济南 大连 沈阳 长春 厦门 福州 合肥 昆明 贵阳
+    南昌 南宁 海口 三亚 太原 兰州 银川 西宁 拉萨 无锡 宁波 佛山 东莞 珠海 温州
+    桂林 洛阳 香港 澳门 台北 台湾 高雄 河北 山西 辽宁 吉林 黑龙江 江苏 浙江 安徽
+    福建 江西 山东 河南 湖北 湖南 广东 海南 四川 贵州 云南 陕西 甘肃 青海 广西
+    西藏 宁夏 新疆 内蒙古 中国 日本 韩国 泰国 越南 新加坡 马来西亚 美国 英国 法国
+    德国 意大利 西班牙 加拿大 澳大利亚 新西兰 俄罗斯 印度 巴西 瑞士 瑞典 挪威 荷兰
+    东京 大阪 京都 首尔 曼谷 纽约 洛杉矶 旧金山 伦敦 巴黎 柏林 悉尼 多伦多
+    """
+ZH_PLACES = tuple(_ZH_PLACES.split())
 
 TOOLS = (
     "vs code",
@@ -241,7 +250,24 @@ TOOLS = (
     "spotify",
     "netflix",
 )
-ZH_TOOLS = "微信 支付宝 飞书 钉钉 企业微信 抖音 小红书 微博 知乎 淘宝 京东 高德地图 百度地图 印象笔记 网易云音乐 石墨文档".split()
+ZH_TOOLS = (
+    "微信",
+    "支付宝",
+    "飞书",
+    "钉钉",
+    "企业微信",
+    "抖音",
+    "小红书",
+    "微博",
+    "知乎",
+    "淘宝",
+    "京东",
+    "高德地图",
+    "百度地图",
+    "印象笔记",
+    "网易云音乐",
+    "石墨文档",
+)
 
 SURNAMES = (
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢"
