@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,7 @@ from server.index.cache import StreamCache
 from server.index.hnsw import hnsw_available
 from server.index.shelf import Shelf
 from server.interceptors import TRANSPORT_BYTES, Door
+from server.operations.workers import Workers
 from server.periodic import Periodic
 from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder, open_embedder
@@ -34,6 +36,7 @@ from server.providers.query_cache import QueryCache
 from server.providers.reranker import TIMEOUT_SECONDS, ChatReranker, EndpointReranker, Reranker
 from server.router import Router
 from server.services import memory_service, sync_service
+from server.services.operations import ADD
 from server.services.registration import Registration
 from server.shard import Shard
 from server.slots import Slots
@@ -111,20 +114,25 @@ class App:
             budget_bytes = settings.snapshot_mib * 1024 * 1024
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
-            router = Router(shards)
+            router, jobs_added = Router(shards), threading.Event()
             _run_beside(settings, shards, router, registry, snapshots, clock, stack)
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             registration = Registration(registry, clock)
+            memories = memory_service.MemoryService(
+                router,
+                embedder,
+                secret,
+                clock,
+                _rerankers(settings, stack),
+                registry.current,
+                _chat(settings, settings.chat_timeout_seconds, stack),
+                jobs_added,
+            )
+            work = {ADD: memories.carry_out}
+            workers = Workers([*shards.values()], registry.living, work, clock, jobs_added)
+            stack.enter_context(closing(workers))
             services = (
-                memory_service.MemoryService(
-                    router,
-                    embedder,
-                    secret,
-                    clock,
-                    _rerankers(settings, stack),
-                    registry.current,
-                    _chat(settings, settings.chat_timeout_seconds, stack),
-                ),
+                memories,
                 sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
                 tenant_service.TenantAdminService(registry, secret, clock),
             )
@@ -133,7 +141,7 @@ class App:
                 queued=settings.queued_calls,
                 streams=settings.watch_streams,
             )
-            door = Door(registry, ALLOWED, slots)
+            door = Door(registry, ALLOWED, slots, memory_service.WAITING)
             self.address = _serve(settings, door, slots, services, embedder.space.semantic, stack)
             self._stack = stack.pop_all()
 

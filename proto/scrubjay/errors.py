@@ -186,6 +186,41 @@ class DeviceNotFound(NotFound):
         super().__init__(f"no device {device_id!r}", metadata={"device_id": device_id})
 
 
+class OperationNotFound(NotFound):
+    """No operation of this id that the calling client asked for."""
+
+    reason = v1.ERROR_REASON_OPERATION_NOT_FOUND
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(f"no operation {operation_id}", metadata={"operation_id": operation_id})
+
+
+class OperationEnded(ScrubjayError):
+    """The operation can't be cancelled any more."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_OPERATION_ENDED
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(
+            f"the operation {operation_id} has ended and can't be cancelled; delete what it stored instead",
+            metadata={"operation_id": operation_id},
+        )
+
+
+class OperationCancelled(ScrubjayError):
+    """The operation that a call waited for was cancelled."""
+
+    code = code_pb2.ABORTED
+    reason = v1.ERROR_REASON_OPERATION_CANCELLED
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(
+            f"the operation {operation_id} was cancelled; nothing was stored",
+            metadata={"operation_id": operation_id},
+        )
+
+
 class MemoryExists(ScrubjayError):
     """A memory of this id is there, or was."""
 

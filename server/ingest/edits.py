@@ -156,7 +156,9 @@ def delete(
 
 
 def delete_all(writing: Writing, key: StreamKey, author: Author, now: Micros) -> int:
-    """Delete every memory of the stream that the author may see; how many there were."""
+    """Delete every memory of the stream that the author may see, and cancel the work that would make more;
+    how many memories there were."""
+    writing.forget_jobs(key, author.client_id, now)
     count = 0
     before: tuple[Micros, MemoryId] | None = None
     while page := writing.page(key, before, DELETED_AT_ONCE):

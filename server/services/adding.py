@@ -15,33 +15,64 @@ from scrubjay.memory import (
     request_id_violation,
     violations,
 )
-from scrubjay.wire import from_message
+from scrubjay.wire import from_message, to_timestamp
 from server.ingest.adding import Added, Draft, add
 from server.ingest.chat.issues import Issue
+from server.ingest.conversations import Conversation
+from server.operations.workers import Report
+from server.patience import Patience
 from server.providers.embedder import TextKind
 from server.router import tenant_of
 from server.services.entities import linked
 from server.services.learning import read_conversation
-from server.services.memory_door import MemoryDoor, author_of
+from server.services.memory_door import author_of
+from server.services.operations import Operations, bare
 from server.services.policies import NOTHING_MADE, Made
 from server.services.requests import MAX_BATCH
 from server.shard import Request, Shard
+from server.store.jobs import Job, Progress
 from server.store.memory_store import StreamKey, Writing
-from tenants.tenant import Caller
+from tenants.tenant import Caller, Role, Tenant
 
 
-class Adding(MemoryDoor):
+class Adding(Operations):
     """The RPC that makes memories."""
 
-    def add(self, request: v1.AddRequest, caller: Caller) -> v1.AddResponse:
-        """Store memories as they are, or what a policy makes of messages; each with a result of its own."""
+    def add(self, request: v1.AddRequest, caller: Caller, patience: Patience | None = None) -> v1.AddResponse:
+        """Store memories as they are, or what a policy makes of messages; each with a result of its own.
+
+        What asks a model is acknowledged and goes on after the call, which waits for it where that is asked
+        for and it has patience.
+        """
         now, tenant = self._clock(), tenant_of(caller)
         check(request_id_violation(request.request_id), _dedup_violation(request.dedup))
         shard = self._router.shard(tenant)
-        identity = Request.of(tenant.incarnation, request, request.request_id, now)
-        if (first := shard.answered(identity, v1.AddResponse)) is not None:
-            return first
+        asked = _without_wait(request)
+        identity = Request.of(tenant.incarnation, asked, asked.request_id, now)
+        answer = shard.answered(identity, v1.AddResponse) or self._add(asked, caller, shard, identity)
+        if answer.operation_id and request.wait and patience is not None:
+            return self._outcome(answer, shard, caller, patience)
+        return answer
+
+    def carry_out(self, job: Job, tenant: Tenant, report: Report) -> None:
+        """Do what an Add that was acknowledged asks for, and end it. LeaseLost where it may not."""
+        report(Progress("asking the model", 0, job.progress.total))
+        caller = Caller(Role[job.role], job.actor, job.client_id, tenant)
+        shard = self._router.shard(tenant)
+        errand = shard.errand(job, bare, self._clock)
+        answer = self._learn(v1.AddRequest.FromString(job.request), caller, shard, errand)
+        found = shard.job(tenant.incarnation, job.id)
+        if found is not None and not found.state.ended:  # nothing was to be stored
+            shard.write(errand, [job.key], v1.AddResponse, lambda _writing: answer)
+
+    def _add(self, request: v1.AddRequest, caller: Caller, shard: Shard, identity: Request) -> v1.AddResponse:
         if request.messages:
+            settings = self._current(tenant_of(caller)).write_settings
+            conversation = read_conversation(request, caller, settings.policy, identity.now)
+            self._policies.check(conversation)
+            if self._policies.asks_model(conversation):
+                subject = conversation.template.subject
+                return self._begin(shard, identity, _standing(request, conversation), subject, caller)
             return self._learn(request, caller, shard, identity)
         if not 1 <= len(request.memories) <= MAX_BATCH:
             raise InvalidField.of("memories", f"has {len(request.memories)}; give 1 to {MAX_BATCH}")
@@ -117,17 +148,19 @@ class Adding(MemoryDoor):
             keys.add(made.recent.key)
 
         def unit(writing: Writing) -> v1.AddResponse:
+            # Now: a model may have been asked since the request came, and stamps say when it was stored.
+            now = self._clock()
             added = add(
                 writing,
                 tenant.incarnation,
                 tenant.space,
                 drafts,
                 author_of(caller),
-                identity.now,
+                now,
                 deduplicate=dedup != v1.DEDUP_OFF,
             )
             again = [one.stored.memory for one in added if isinstance(one, Added) and one.is_repeat]
-            writing.on_commit(lambda: shard.accesses.add(tenant.incarnation, again, identity.now))
+            writing.on_commit(lambda: shard.accesses.add(tenant.incarnation, again, now))
             if made.recent is not None:
                 made.recent.keep(writing)
             return v1.AddResponse(
@@ -149,6 +182,24 @@ def _dedup_violation(dedup: int) -> FieldViolation | None:
 def _issue(issue: Issue) -> v1.AddIssue:
     kind = v1.AddIssue.Kind.ValueType(issue.kind)
     return v1.AddIssue(kind=kind, sentence=issue.sentence, message_index=issue.message)
+
+
+def _without_wait(request: v1.AddRequest) -> v1.AddRequest:
+    """What is asked for, however long its caller waits for it."""
+    if not request.wait:
+        return request
+    asked = v1.AddRequest.FromString(request.SerializeToString())
+    asked.ClearField("wait")
+    return asked
+
+
+def _standing(request: v1.AddRequest, conversation: Conversation) -> v1.AddRequest:
+    """The request with what would be another thing later: the policy, and when something was said."""
+    standing = v1.AddRequest.FromString(request.SerializeToString())
+    standing.policy = v1.WritePolicy.ValueType(conversation.policy)
+    for message, read in zip(standing.messages, conversation.messages, strict=True):
+        message.time.CopyFrom(to_timestamp(Micros(read.said.at)))
+    return standing
 
 
 def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | InvalidField:

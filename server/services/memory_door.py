@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
@@ -38,7 +39,8 @@ class MemoryDoor:
     """The parts of a memory RPC. ``clock`` gives microseconds since 1970; ``secret`` seals tokens.
 
     ``current`` gives a tenant as the catalogue has it now; a caller's own is as old as its credential.
-    ``chat`` is the model that policies ask.
+    ``chat`` is the model that policies ask. ``jobs_added`` is set where work was acknowledged that goes on
+    after its call.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class MemoryDoor:
         rerankers: Mapping[v1.Reranker.ValueType, Reranker] = MappingProxyType({}),
         current: Callable[[Tenant], Tenant] = lambda tenant: tenant,
         chat: ChatModel | None = None,
+        jobs_added: threading.Event | None = None,
     ) -> None:
         self._router = router
         self._embedder = embedder
@@ -59,6 +62,7 @@ class MemoryDoor:
         self._rerankers = rerankers
         self._current = current
         self._policies = Policies(embedder, chat)
+        self._jobs_added = jobs_added or threading.Event()
 
     def _revision(self, writing: Writing, keys: Iterable[StreamKey]) -> str:
         heads = {key: writing.head(key) for key in sorted(keys)}

@@ -20,12 +20,18 @@ _PATH = "/scrubjay.v1.MemoryService/"
 _READS = (
     *("Get", "BatchGet", "List", "Search", "Context", "ExplainMiss", "History", "Watch"),
     *("ListEntities", "ListRelations"),
+    *("GetOperation", "ListOperations", "WaitOperation"),
 )
-_WRITES = ("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback", "Restore")
+_WRITES = (
+    *("Add", "Update", "Delete", "DeleteAll", "DeleteByFilter", "Forget", "Feedback", "Restore"),
+    "CancelOperation",
+)
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
     {f"{_PATH}{rpc}": MEMORY_WRITERS for rpc in _WRITES} | {f"{_PATH}{rpc}": MEMORY_READERS for rpc in _READS}
 )
 """Who may call what."""
+WAITING = frozenset({f"{_PATH}Add", f"{_PATH}WaitOperation"})
+"""What may wait for long work."""
 
 
 class MemoryService(

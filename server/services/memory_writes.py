@@ -68,11 +68,12 @@ class MemoryWrites(MemoryDoor):
         """Delete every memory of one subject for ever."""
         now, tenant = self._clock(), tenant_of(caller)
         check(request_id_violation(request.request_id))
-        key = StreamKey(tenant.incarnation, sole_subject(request).key)
+        key, shard = StreamKey(tenant.incarnation, sole_subject(request).key), self._router.shard(tenant)
 
         def unit(writing: Writing) -> v1.DeleteAllResponse:
             count = delete_all(writing, key, author_of(caller), now)
+            writing.on_commit(lambda: shard.wake(key))
             return v1.DeleteAllResponse(deleted_count=count, revision=self._revision(writing, [key]))
 
         identity = Request.of(tenant.incarnation, request, request.request_id, now)
-        return self._router.shard(tenant).write(identity, [key], v1.DeleteAllResponse, unit)
+        return shard.write(identity, [key], v1.DeleteAllResponse, unit)

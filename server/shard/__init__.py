@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from server.shard.entities import ShardEntities
 from server.shard.finding import ShardFinding
-from server.shard.jobs import Errand, ShardJobs
+from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.parts import Request
 from server.shard.purging import ShardPurging
 from server.shard.sync import ShardSync
 
-__all__ = ["Errand", "Got", "Listing", "Request", "Shard"]
+__all__ = ["Got", "Listing", "Request", "Shard"]
 
 
 class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardPurging, ShardEntities):

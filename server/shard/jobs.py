@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from google.protobuf.message import Message
 
@@ -27,13 +28,14 @@ COLLECTED_AT_ONCE = 500
 class Errand(Request):
     """A job as the request that it carries out: its answer is kept with it, in the unit that made it.
 
-    ``bare`` gives what is kept of the answer, ``clock`` the time of its end. LeaseLost where another one has
-    the job, or it has ended: then nothing of the unit is stored.
+    ``bare`` gives what is kept of the answer, ``clock`` the time of its end; ``ended`` is called after that.
+    LeaseLost where another one has the job, or it has ended: then nothing of the unit is stored.
     """
 
     lease: Lease
     bare: Callable[[Message], bytes]
     clock: Callable[[], Micros]
+    ended: Callable[[], object]
 
     def answered(self, _reading: Reading, _kind: type[Answer]) -> Answer | None:
         """Nothing: a job that has an answer is not taken up."""
@@ -43,6 +45,7 @@ class Errand(Request):
         """End the job with its answer."""
         outcome = Outcome(JobState.SUCCEEDED, answer=self.bare(answer))
         writing.end_job(self.lease, outcome, self.clock())
+        writing.on_commit(self.ended)
 
 
 class ShardJobs(ShardParts):
@@ -92,14 +95,14 @@ class ShardJobs(ShardParts):
                 subscription.wait(left if self._store.exclusive else min(left, LOOK_SECONDS), CommitStamp(0))
         return job
 
-    def cancel_job(self, job: Job, now: Micros) -> bool:
-        """End the job without an outcome; whether it had not ended."""
+    def open_jobs(self, incarnation: Incarnation, limit: int) -> int:
+        """How many jobs of the tenant have not ended, counted up to ``limit``."""
+        with self._store.read() as reading:
+            return reading.open_jobs(incarnation, limit)
 
-        def unit(writing: Writing) -> bool:
-            writing.on_commit(lambda: self._wake(job.key))
-            return writing.cancel_job(job.key.incarnation, job.id, now)
-
-        return self._store.write([], unit)
+    def wake(self, key: StreamKey) -> None:
+        """Wake who waits for a job of the stream; others there find nothing new."""
+        self.hub.notify(key, ANY_HEAD)
 
     # --- for who works on them --------------------------------------------------------------------
 
@@ -112,7 +115,12 @@ class ShardJobs(ShardParts):
         """Take the job's lease; None where it has ended, or another one holds it."""
         return self._store.write([], lambda writing: writing.take_job(incarnation, job_id, now, until))
 
-    def renew_jobs(self, held: Mapping[Lease, Progress | None], now: Micros, until: Micros) -> None:
+    def errand(self, job: Job, bare: Callable[[Message], bytes], clock: Callable[[], Micros]) -> Errand:
+        """The job, which was taken, as a request to be carried out now."""
+        lease, ended = Lease.of(job), partial(self.wake, job.key)
+        return Errand(job.key.incarnation, "", b"", clock(), lease, bare, clock, ended)
+
+    def renew_jobs(self, held: Mapping[Lease, Progress], now: Micros, until: Micros) -> None:
         """Hold these leases longer, those that are still held, and say how far the jobs are."""
 
         def unit(writing: Writing) -> None:
@@ -126,7 +134,7 @@ class ShardJobs(ShardParts):
 
         def unit(writing: Writing) -> None:
             writing.end_job(lease, outcome, now)
-            writing.on_commit(lambda: self._wake(key))
+            writing.on_commit(lambda: self.wake(key))
 
         self._store.write([], unit)
 
@@ -154,7 +162,3 @@ class ShardJobs(ShardParts):
             )
             count += found
         return count
-
-    def _wake(self, key: StreamKey) -> None:
-        """Wake who waits for a job of the stream; others there find nothing new."""
-        self.hub.notify(key, ANY_HEAD)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, literal_column, null, select, tuple_, update
+from sqlalchemy import Boolean, and_, bindparam, case, delete, literal_column, null, select, tuple_, update
 
 from scrubjay.memory import ClientId, Micros
 from server.store.rows import StreamKey
@@ -98,7 +98,7 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a job ended."""
+    """How a job ended. One that succeeded has all of its parts done."""
 
     state: JobState
     answer: bytes = b""
@@ -135,6 +135,10 @@ class JobReading:
             rows = self._transaction.all(_OF_STREAM, values | {"stream": stream})
         return [_to_job(row) for row in rows]
 
+    def open_jobs(self, incarnation: Incarnation, limit: int) -> int:
+        """How many jobs of the tenant have not ended, counted up to ``limit``."""
+        return len(self._transaction.all(_OPEN_JOBS, {"incarnation": incarnation, "limit": limit}))
+
     def next_job(self, after: Incarnation, now: Micros) -> tuple[Incarnation, str] | None:
         """The oldest job that may be taken up of the next tenant behind ``after`` that has one."""
         row = self._transaction.first(_NEXT, {"after": after, "now": now, "limit": 1})
@@ -157,13 +161,11 @@ class JobWriting:
         row = self._transaction.first(_TAKE, values | {"running": JobState.RUNNING.value})
         return None if row is None else _to_job(row)
 
-    def renew_job(self, lease: Lease, progress: Progress | None, now: Micros, until: Micros) -> bool:
+    def renew_job(self, lease: Lease, progress: Progress, now: Micros, until: Micros) -> bool:
         """Hold the lease longer, and say how far it is; whether it was still held."""
         values = _held(lease) | {"now": now, "new_until": until}
-        if progress is None:
-            return self._transaction.run(_RENEW, values) == 1
         values |= {"new_phase": progress.phase, "new_done": progress.done, "new_total": progress.total}
-        return self._transaction.run(_PROGRESS, values) == 1
+        return self._transaction.run(_RENEW, values) == 1
 
     def end_job(self, lease: Lease, outcome: Outcome, now: Micros) -> None:
         """End the job, and forget what was asked. LeaseLost where another one has it, or it has ended; none
@@ -174,6 +176,8 @@ class JobWriting:
             "new_answer": outcome.answer,
             "new_error": outcome.error,
             "nothing": b"",
+            "no_phase": "",
+            "whole": outcome.state is JobState.SUCCEEDED,
         }
         if self._transaction.run(_END, values) != 1:
             raise LeaseLost(lease.job_id)
@@ -270,7 +274,7 @@ def _held(lease: Lease) -> dict[str, Any]:
 
 
 def _cancelled(now: Micros) -> dict[str, Any]:
-    return {"now": now, "new_state": JobState.CANCELLED.value, "nothing": b""}
+    return {"now": now, "new_state": JobState.CANCELLED.value, "nothing": b"", "no_phase": ""}
 
 
 # --- the statements, built once -------------------------------------------------------------------
@@ -295,6 +299,7 @@ _OF_TENANT = (
     .limit(bindparam("limit"))
 )
 _OF_STREAM = _OF_TENANT.where(jobs.c.stream == bindparam("stream"))
+_OPEN_JOBS = select(jobs.c.id).where(_IS_TENANT, _OPEN).limit(bindparam("limit"))
 _NEXT = (
     select(jobs.c.incarnation, jobs.c.id)
     .where(
@@ -315,9 +320,16 @@ _TAKE = (
     )
     .returning(*_COLUMNS)
 )
-_RENEW = update(jobs).where(_IS_HELD).values(lease_until=bindparam("new_until"), updated_at=bindparam("now"))
-_PROGRESS = _RENEW.values(
-    phase=bindparam("new_phase"), done=bindparam("new_done"), total=bindparam("new_total")
+_RENEW = (
+    update(jobs)
+    .where(_IS_HELD)
+    .values(
+        lease_until=bindparam("new_until"),
+        updated_at=bindparam("now"),
+        phase=bindparam("new_phase"),
+        done=bindparam("new_done"),
+        total=bindparam("new_total"),
+    )
 )
 _ENDING = {
     "state": bindparam("new_state"),
@@ -325,11 +337,19 @@ _ENDING = {
     "ended_at": bindparam("now"),
     "updated_at": bindparam("now"),
     "lease_until": null(),
+    "phase": bindparam("no_phase"),
 }
 _END = (
     update(jobs)
     .where(_IS_HELD)
-    .values(_ENDING | {"answer": bindparam("new_answer"), "error": bindparam("new_error")})
+    .values(
+        _ENDING
+        | {
+            "answer": bindparam("new_answer"),
+            "error": bindparam("new_error"),
+            "done": case((bindparam("whole", type_=Boolean), jobs.c.total), else_=jobs.c.done),
+        }
+    )
 )
 _RELEASE = update(jobs).where(_IS_HELD).values(lease_until=bindparam("at_once"))
 _RELEASE_ALL = (

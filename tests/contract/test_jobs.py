@@ -88,16 +88,16 @@ def test_one_lease_at_a_time_each_under_a_higher_fence(store: MemoryStore) -> No
     assert second.fence == 2
     stale, held = Lease.of(first), Lease.of(second)
     outcome = Outcome(JobState.SUCCEEDED, b"answer")
+    progress = Progress("asking", 1, 3)
     with pytest.raises(LeaseLost):
         end(store, stale, outcome)
-    assert store.write([], lambda writing: writing.renew_job(stale, None, LATER, LATER)) is False
-    progress = Progress("asking", 1, 3)
+    assert store.write([], lambda writing: writing.renew_job(stale, progress, LATER, LATER)) is False
     assert store.write([], lambda writing: writing.renew_job(held, progress, LATER, LATER)) is True
     end(store, held, outcome)
     assert read(store, one) == replace(
         second,
         state=JobState.SUCCEEDED,
-        progress=progress,
+        progress=Progress("", 3, 3),
         request=b"",
         answer=b"answer",
         updated_at=LATER,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scrubjay.v1.error_reason_pb2 import *  # noqa: F403 - the contract's names, as protoc wrote them
 from scrubjay.v1.memory_pb2 import *  # noqa: F403
 from scrubjay.v1.memory_service_pb2 import *  # noqa: F403
+from scrubjay.v1.operation_pb2 import *  # noqa: F403
 from scrubjay.v1.sync_service_pb2 import *  # noqa: F403
 from scrubjay.v1.tenant_service_pb2 import *  # noqa: F403
 

@@ -94,6 +94,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the tenant is suspended. Its operator knows why, and can resume it."""
     ERROR_REASON_TENANT_DELETING: _ErrorReason.ValueType  # 32
     """FAILED_PRECONDITION: the tenant was deleted. Until it is purged its operator can take that back."""
+    ERROR_REASON_OPERATION_NOT_FOUND: _ErrorReason.ValueType  # 33
+    """NOT_FOUND: no operation of this id that this client asked for, or it ended more than 24 hours ago."""
+    ERROR_REASON_OPERATION_ENDED: _ErrorReason.ValueType  # 34
+    """FAILED_PRECONDITION: the operation has ended; it can't be cancelled any more."""
+    ERROR_REASON_OPERATION_CANCELLED: _ErrorReason.ValueType  # 35
+    """ABORTED: the operation that the call waited for was cancelled. Nothing was stored."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -170,4 +176,10 @@ ERROR_REASON_TENANT_SUSPENDED: ErrorReason.ValueType  # 31
 """FAILED_PRECONDITION: the tenant is suspended. Its operator knows why, and can resume it."""
 ERROR_REASON_TENANT_DELETING: ErrorReason.ValueType  # 32
 """FAILED_PRECONDITION: the tenant was deleted. Until it is purged its operator can take that back."""
+ERROR_REASON_OPERATION_NOT_FOUND: ErrorReason.ValueType  # 33
+"""NOT_FOUND: no operation of this id that this client asked for, or it ended more than 24 hours ago."""
+ERROR_REASON_OPERATION_ENDED: ErrorReason.ValueType  # 34
+"""FAILED_PRECONDITION: the operation has ended; it can't be cancelled any more."""
+ERROR_REASON_OPERATION_CANCELLED: ErrorReason.ValueType  # 35
+"""ABORTED: the operation that the call waited for was cancelled. Nothing was stored."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

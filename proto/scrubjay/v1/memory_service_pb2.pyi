@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
@@ -13,6 +14,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from scrubjay.v1 import error_reason_pb2 as _error_reason_pb2
 from scrubjay.v1 import memory_pb2 as _memory_pb2
+from scrubjay.v1 import operation_pb2 as _operation_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -414,12 +416,17 @@ class AddRequest(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     TEMPLATE_FIELD_NUMBER: _builtins.int
     DEDUP_FIELD_NUMBER: _builtins.int
+    WAIT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
     policy: Global___WritePolicy.ValueType
     """What becomes of the messages. Default: the tenant's write_settings, or else RULES."""
     dedup: Global___Dedup.ValueType
     """Whether what is stored already is stored again. Default: ON."""
+    wait: _builtins.bool
+    """Where the policy asks a model: answer when it is done, or shortly before the call's deadline. The work goes
+    on all the same. How long a caller waits is no part of what it asks for: a repeat may wait, or not.
+    """
     @_builtins.property
     def memories(self) -> _containers.RepeatedCompositeFieldContainer[_memory_pb2.Memory]:
         """1 to 100 memories. Either these or messages."""
@@ -443,10 +450,11 @@ class AddRequest(_message.Message):
         policy: Global___WritePolicy.ValueType = ...,
         template: _memory_pb2.Memory | None = ...,
         dedup: Global___Dedup.ValueType = ...,
+        wait: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["template", b"template"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dedup", b"dedup", "memories", b"memories", "messages", b"messages", "policy", b"policy", "request_id", b"request_id", "template", b"template"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dedup", b"dedup", "memories", b"memories", "messages", b"messages", "policy", b"policy", "request_id", b"request_id", "template", b"template", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -621,8 +629,13 @@ class AddResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     ISSUES_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
     revision: _builtins.str
     """A read with this min_revision sees the write."""
+    operation_id: _builtins.str
+    """Set where the work is not done yet: WaitOperation and GetOperation tell what comes of it. Then there are
+    no results and no revision.
+    """
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddResult]:
         """One result for each memory of the request, in its order; of messages, one for each memory they gave,
@@ -639,10 +652,11 @@ class AddResponse(_message.Message):
         results: _abc.Iterable[Global___AddResult] | None = ...,
         revision: _builtins.str = ...,
         issues: _abc.Iterable[Global___AddIssue] | None = ...,
+        operation_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["issues", b"issues", "results", b"results", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issues", b"issues", "operation_id", b"operation_id", "results", b"results", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2669,3 +2683,237 @@ class ListRelationsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListRelationsResponse: _TypeAlias = ListRelationsResponse  # noqa: Y015
+
+@_typing.final
+class GetOperationRequest(_message.Message):
+    """Request of GetOperation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The operation's id."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOperationRequest: _TypeAlias = GetOperationRequest  # noqa: Y015
+
+@_typing.final
+class GetOperationResponse(_message.Message):
+    """Response of GetOperation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    ADD_RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> _operation_pb2.LongRunningOperation:
+        """The operation."""
+
+    @_builtins.property
+    def add_response(self) -> Global___AddResponse:
+        """Set where an Add succeeded: its answer, with the memories as they are now. Of one that was deleted, or
+        hidden, since then the result says so.
+        """
+
+    def __init__(
+        self,
+        *,
+        operation: _operation_pb2.LongRunningOperation | None = ...,
+        add_response: Global___AddResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add_response", b"add_response", "operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_response", b"add_response", "operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetOperationResponse: _TypeAlias = GetOperationResponse  # noqa: Y015
+
+@_typing.final
+class ListOperationsRequest(_message.Message):
+    """Request of ListOperations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """At most one of user_id, agent_id and run_id, which names the subject. None: all subjects of the tenant."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before, with the same request otherwise."""
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_operation_pb2.OperationState.ValueType]:
+        """Only those in one of these states. Empty: all."""
+
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+        states: _abc.Iterable[_operation_pb2.OperationState.ValueType] | None = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "page_size", b"page_size", "page_token", b"page_token", "run_id", b"run_id", "states", b"states", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOperationsRequest: _TypeAlias = ListOperationsRequest  # noqa: Y015
+
+@_typing.final
+class ListOperationsResponse(_message.Message):
+    """Response of ListOperations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[_operation_pb2.LongRunningOperation]:
+        """The operations, newest first. GetOperation tells what came of each."""
+
+    def __init__(
+        self,
+        *,
+        operations: _abc.Iterable[_operation_pb2.LongRunningOperation] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "operations", b"operations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListOperationsResponse: _TypeAlias = ListOperationsResponse  # noqa: Y015
+
+@_typing.final
+class CancelOperationRequest(_message.Message):
+    """Request of CancelOperation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    id: _builtins.str
+    """The operation's id."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelOperationRequest: _TypeAlias = CancelOperationRequest  # noqa: Y015
+
+@_typing.final
+class CancelOperationResponse(_message.Message):
+    """Response of CancelOperation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> _operation_pb2.LongRunningOperation:
+        """The operation as it is now."""
+
+    def __init__(
+        self,
+        *,
+        operation: _operation_pb2.LongRunningOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelOperationResponse: _TypeAlias = CancelOperationResponse  # noqa: Y015
+
+@_typing.final
+class WaitOperationRequest(_message.Message):
+    """Request of WaitOperation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """The operation's id."""
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """Wait at most so long. Default: until shortly before the call's deadline, which ends any wait."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "timeout", b"timeout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitOperationRequest: _TypeAlias = WaitOperationRequest  # noqa: Y015
+
+@_typing.final
+class WaitOperationResponse(_message.Message):
+    """Response of WaitOperation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    ADD_RESPONSE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> _operation_pb2.LongRunningOperation:
+        """The operation, ended or as it stands."""
+
+    @_builtins.property
+    def add_response(self) -> Global___AddResponse:
+        """As in GetOperationResponse."""
+
+    def __init__(
+        self,
+        *,
+        operation: _operation_pb2.LongRunningOperation | None = ...,
+        add_response: Global___AddResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add_response", b"add_response", "operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add_response", b"add_response", "operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitOperationResponse: _TypeAlias = WaitOperationResponse  # noqa: Y015

@@ -125,6 +125,26 @@ class MemoryServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchResponse.FromString,
                 _registered_method=True)
+        self.GetOperation = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/GetOperation',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.GetOperationRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.GetOperationResponse.FromString,
+                _registered_method=True)
+        self.ListOperations = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/ListOperations',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ListOperationsRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ListOperationsResponse.FromString,
+                _registered_method=True)
+        self.CancelOperation = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/CancelOperation',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.CancelOperationRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.CancelOperationResponse.FromString,
+                _registered_method=True)
+        self.WaitOperation = channel.unary_unary(
+                '/scrubjay.v1.MemoryService/WaitOperation',
+                request_serializer=scrubjay_dot_v1_dot_memory__service__pb2.WaitOperationRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.WaitOperationResponse.FromString,
+                _registered_method=True)
 
 
 class MemoryServiceServicer(object):
@@ -134,7 +154,8 @@ class MemoryServiceServicer(object):
     def Add(self, request, context):
         """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
         own: a refused one does not stop the others. Where none can be stored the call fails.
-        Given messages instead, it stores what a policy makes of them.
+        Given messages instead, it stores what a policy makes of them. Where that asks a model, the call is
+        acknowledged durably and answered at once, with the id of an operation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -259,6 +280,35 @@ class MemoryServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetOperation(self, request, context):
+        """Returns an operation that the calling client asked for, and what came of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListOperations(self, request, context):
+        """Returns the operations that the calling client asked for, newest first, in pages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelOperation(self, request, context):
+        """Ends an operation before it has written: nothing of it is stored. Again changes nothing and succeeds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WaitOperation(self, request, context):
+        """Waits until an operation has ended, and returns it as GetOperation does; where it takes longer than the
+        timeout, as it stands then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_MemoryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -351,6 +401,26 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchResponse.SerializeToString,
+            ),
+            'GetOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetOperation,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.GetOperationRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.GetOperationResponse.SerializeToString,
+            ),
+            'ListOperations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOperations,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.ListOperationsRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.ListOperationsResponse.SerializeToString,
+            ),
+            'CancelOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelOperation,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.CancelOperationRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.CancelOperationResponse.SerializeToString,
+            ),
+            'WaitOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.WaitOperation,
+                    request_deserializer=scrubjay_dot_v1_dot_memory__service__pb2.WaitOperationRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_memory__service__pb2.WaitOperationResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -840,6 +910,114 @@ class MemoryService(object):
             '/scrubjay.v1.MemoryService/Watch',
             scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchRequest.SerializeToString,
             scrubjay_dot_v1_dot_memory__service__pb2.MemoryServiceWatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/GetOperation',
+            scrubjay_dot_v1_dot_memory__service__pb2.GetOperationRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.GetOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOperations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/ListOperations',
+            scrubjay_dot_v1_dot_memory__service__pb2.ListOperationsRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.ListOperationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/CancelOperation',
+            scrubjay_dot_v1_dot_memory__service__pb2.CancelOperationRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.CancelOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WaitOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.MemoryService/WaitOperation',
+            scrubjay_dot_v1_dot_memory__service__pb2.WaitOperationRequest.SerializeToString,
+            scrubjay_dot_v1_dot_memory__service__pb2.WaitOperationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -36,7 +36,8 @@ class MemoryServiceStub:
     Add: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.AddRequest, _memory_service_pb2.AddResponse]
     """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
     own: a refused one does not stop the others. Where none can be stored the call fails.
-    Given messages instead, it stores what a policy makes of them.
+    Given messages instead, it stores what a policy makes of them. Where that asks a model, the call is
+    acknowledged durably and answered at once, with the id of an operation.
     """
     Get: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.GetRequest, _memory_service_pb2.GetResponse]
     """Returns one memory."""
@@ -72,6 +73,16 @@ class MemoryServiceStub:
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _grpc.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]
     """Tells of every change in a subject's memories as it happens, and resumes where it was cut."""
+    GetOperation: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.GetOperationRequest, _memory_service_pb2.GetOperationResponse]
+    """Returns an operation that the calling client asked for, and what came of it."""
+    ListOperations: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ListOperationsRequest, _memory_service_pb2.ListOperationsResponse]
+    """Returns the operations that the calling client asked for, newest first, in pages."""
+    CancelOperation: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.CancelOperationRequest, _memory_service_pb2.CancelOperationResponse]
+    """Ends an operation before it has written: nothing of it is stored. Again changes nothing and succeeds."""
+    WaitOperation: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.WaitOperationRequest, _memory_service_pb2.WaitOperationResponse]
+    """Waits until an operation has ended, and returns it as GetOperation does; where it takes longer than the
+    timeout, as it stands then.
+    """
 
 @_typing.type_check_only
 class MemoryServiceAsyncStub(MemoryServiceStub):
@@ -81,7 +92,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Add: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.AddRequest, _memory_service_pb2.AddResponse]  # type: ignore[assignment]
     """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
     own: a refused one does not stop the others. Where none can be stored the call fails.
-    Given messages instead, it stores what a policy makes of them.
+    Given messages instead, it stores what a policy makes of them. Where that asks a model, the call is
+    acknowledged durably and answered at once, with the id of an operation.
     """
     Get: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetRequest, _memory_service_pb2.GetResponse]  # type: ignore[assignment]
     """Returns one memory."""
@@ -117,6 +129,16 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """Returns what happened to one memory, or to all of one subject, newest first."""
     Watch: _aio.UnaryStreamMultiCallable[_memory_service_pb2.MemoryServiceWatchRequest, _memory_service_pb2.MemoryServiceWatchResponse]  # type: ignore[assignment]
     """Tells of every change in a subject's memories as it happens, and resumes where it was cut."""
+    GetOperation: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetOperationRequest, _memory_service_pb2.GetOperationResponse]  # type: ignore[assignment]
+    """Returns an operation that the calling client asked for, and what came of it."""
+    ListOperations: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListOperationsRequest, _memory_service_pb2.ListOperationsResponse]  # type: ignore[assignment]
+    """Returns the operations that the calling client asked for, newest first, in pages."""
+    CancelOperation: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.CancelOperationRequest, _memory_service_pb2.CancelOperationResponse]  # type: ignore[assignment]
+    """Ends an operation before it has written: nothing of it is stored. Again changes nothing and succeeds."""
+    WaitOperation: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.WaitOperationRequest, _memory_service_pb2.WaitOperationResponse]  # type: ignore[assignment]
+    """Waits until an operation has ended, and returns it as GetOperation does; where it takes longer than the
+    timeout, as it stands then.
+    """
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Memories for backends and agents. The tenant comes from the credential alone."""
@@ -129,7 +151,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_memory_service_pb2.AddResponse, _abc.Awaitable[_memory_service_pb2.AddResponse]]:
         """Stores 1 to 100 memories as they are, in one transaction. Each one gets a status of its
         own: a refused one does not stop the others. Where none can be stored the call fails.
-        Given messages instead, it stores what a policy makes of them.
+        Given messages instead, it stores what a policy makes of them. Where that asks a model, the call is
+        acknowledged durably and answered at once, with the id of an operation.
         """
 
     @_abc_1.abstractmethod
@@ -267,5 +290,39 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_memory_service_pb2.MemoryServiceWatchResponse], _abc.AsyncIterator[_memory_service_pb2.MemoryServiceWatchResponse]]:
         """Tells of every change in a subject's memories as it happens, and resumes where it was cut."""
+
+    @_abc_1.abstractmethod
+    def GetOperation(
+        self,
+        request: _memory_service_pb2.GetOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.GetOperationResponse, _abc.Awaitable[_memory_service_pb2.GetOperationResponse]]:
+        """Returns an operation that the calling client asked for, and what came of it."""
+
+    @_abc_1.abstractmethod
+    def ListOperations(
+        self,
+        request: _memory_service_pb2.ListOperationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.ListOperationsResponse, _abc.Awaitable[_memory_service_pb2.ListOperationsResponse]]:
+        """Returns the operations that the calling client asked for, newest first, in pages."""
+
+    @_abc_1.abstractmethod
+    def CancelOperation(
+        self,
+        request: _memory_service_pb2.CancelOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.CancelOperationResponse, _abc.Awaitable[_memory_service_pb2.CancelOperationResponse]]:
+        """Ends an operation before it has written: nothing of it is stored. Again changes nothing and succeeds."""
+
+    @_abc_1.abstractmethod
+    def WaitOperation(
+        self,
+        request: _memory_service_pb2.WaitOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_memory_service_pb2.WaitOperationResponse, _abc.Awaitable[_memory_service_pb2.WaitOperationResponse]]:
+        """Waits until an operation has ended, and returns it as GetOperation does; where it takes longer than the
+        timeout, as it stands then.
+        """
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
