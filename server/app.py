@@ -292,8 +292,6 @@ def _run_beside(
     stack.enter_context(closing(Periodic("collection", collection.INTERVAL_SECONDS, collector.run)))
     linker = linking.Linker(shards.values())
     stack.enter_context(closing(Periodic("links", linking.INTERVAL_SECONDS, linker.run)))
-    linker = linking.Linker(shards.values())
-    stack.enter_context(closing(Periodic("links", linking.INTERVAL_SECONDS, linker.run)))
     sweeper = forgetting.Sweeper(router, registry.every_tenant, clock)
     stack.enter_context(closing(Periodic("sweep", forgetting.INTERVAL_SECONDS, sweeper.run)))
     purger = purging.Purger(shards, registry.lives, snapshots, clock)
