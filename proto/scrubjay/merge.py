@@ -67,6 +67,8 @@ PLAIN_FIELDS = (
 )
 """The registers that are one field each."""
 
+_PLAIN = frozenset(PLAIN_FIELDS)
+
 KEYED_FIELDS = ("tags", "metadata")
 """The fields that are one register per key: ``tags.<tag>``, ``metadata.<key>``."""
 
@@ -133,7 +135,7 @@ def create(memory: Memory, stamp: Stamp) -> State:
 def is_register(field: str) -> bool:
     """Whether ``field`` names a register; a key may hold dots."""
     kind, _, key = field.partition(".")
-    return field in PLAIN_FIELDS or (kind in KEYED_FIELDS and key != "")
+    return field in _PLAIN or (kind in KEYED_FIELDS and key != "")
 
 
 def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
@@ -141,10 +143,14 @@ def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
     plain: dict[str, JsonValue] = dict(zip(PLAIN_FIELDS, _plain_fields(memory), strict=True))
     plain["source"] = _source_json(memory.source)
     plain["privacy_level"] = int(memory.privacy_level)
-    found = list(plain.items())
-    found += [(f"tags.{tag}", True) for tag in sorted(memory.tags)]
-    found += [(f"metadata.{key}", value) for key, value in memory.metadata.items()]
-    return [(field, value) for field, value in found if value is not None]
+    found: list[tuple[str, JsonValue]] = [
+        (field, value) for field, value in plain.items() if value is not None
+    ]
+    if memory.tags:
+        found += [(f"tags.{tag}", True) for tag in sorted(memory.tags)]
+    if memory.metadata:
+        found += [(f"metadata.{key}", value) for key, value in memory.metadata.items() if value is not None]
+    return found
 
 
 _plain_fields = attrgetter(*PLAIN_FIELDS)

@@ -130,7 +130,7 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
     )
     if memory.metadata:
         message.metadata.CopyFrom(to_struct(memory.metadata))
-    if memory.source != Source():
+    if memory.source != _NO_SOURCE:
         message.source.CopyFrom(
             v1.Source(
                 client_id=memory.source.client_id,
@@ -145,6 +145,9 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
         if time is not None:
             getattr(message, name).CopyFrom(to_timestamp(time))
     return message
+
+
+_NO_SOURCE = Source()
 
 
 def to_draft(memory: Memory) -> v1.Memory:
@@ -195,7 +198,6 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
     the message has what no value can hold: an unknown privacy level, or metadata that is nested too
     deep. Nothing else is validated here: see ``scrubjay.memory.violations``.
     """
-    source = message.source
     return Memory(
         id=MemoryId(message.id or memory_id),
         user_id=message.user_id,
@@ -207,13 +209,7 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
         content=message.content,
         tags=frozenset(message.tags),
         metadata=from_struct(message.metadata) if message.HasField("metadata") else {},
-        source=Source(
-            client_id=owner,
-            conversation_id=source.conversation_id,
-            message_ids=tuple(source.message_ids),
-            role=source.role,
-            trust_class=source.trust_class,
-        ),
+        source=_source(message.source, owner) if message.HasField("source") else Source(owner),
         confidence=message.confidence if message.HasField("confidence") else 1.0,
         privacy_level=_privacy_level(message.privacy_level),
         pinned=message.pinned,
@@ -222,6 +218,16 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
         valid_to=from_timestamp(message.valid_to) if message.HasField("valid_to") else None,
         expires_at=from_timestamp(message.expires_at) if message.HasField("expires_at") else None,
         superseded_by=MemoryId(message.superseded_by) if message.superseded_by else None,
+    )
+
+
+def _source(message: v1.Source, client_id: ClientId) -> Source:
+    return Source(
+        client_id=client_id,
+        conversation_id=message.conversation_id,
+        message_ids=tuple(message.message_ids),
+        role=message.role,
+        trust_class=message.trust_class,
     )
 
 

@@ -14,7 +14,7 @@ from scrubjay.errors import InvalidField
 from scrubjay.memory import ClientId, MemoryId, Subject, Viewer
 from scrubjay.merge import Outcome
 from scrubjay.operation import Operation, OperationId, OperationKind, decode, encode, replay
-from scrubjay.stamp import CommitStamp, ReplicaId
+from scrubjay.stamp import CommitStamp, ReplicaId, next_commit_stamp
 from server.feed import OwnWrite
 from server.ingest.author import Author, attempted, first_values, last_text, outcome_of, written
 from server.ingest.batch_writes import BatchWrites
@@ -75,6 +75,9 @@ class Batch:
         self._taken_back = self._find_taken_back(ids)
         self._writes = BatchWrites()
         self._own_stamps: dict[MemoryId, set[CommitStamp]] = {}
+        head = writing.head(key)
+        self._newest = head.head if head else CommitStamp(0)
+        self._stamped = 0
 
     @classmethod
     def of_operations(
@@ -155,7 +158,10 @@ class Batch:
         return v1.OperationResult()
 
     def _commit_stamp(self) -> CommitStamp:
-        return self._writing.stamps(self._key, 1, self._now_millis)[0]
+        """The next one of the run that ``write`` takes."""
+        self._newest = next_commit_stamp(self._newest, self._now_millis)
+        self._stamped += 1
+        return self._newest
 
     def _merge(self, one: Arrived, commit_stamp: CommitStamp) -> v1.OperationResult:
         operation = one.operation
@@ -370,4 +376,5 @@ class Batch:
 
     def write(self, space: str) -> None:
         """Write what became of everything."""
+        self._writing.stamps(self._key, self._stamped, self._now_millis)
         self._writes.write(self._writing, self._key, space, self._before, self._living)
