@@ -61,7 +61,7 @@ def told(*texts: str, role: str = "user", **fields: Any) -> list[v1.Conversation
 
 
 def learn(tenant: Tenant, *texts: str, **fields: Any) -> v1.AddResponse:
-    given = {"template": ALICE, "policy": APPEND, "messages": told(*texts), **fields}
+    given = {"template": ALICE, "policy": APPEND, "messages": told(*texts), "wait": True, **fields}
     return tenant.memories.Add(v1.AddRequest(**given))
 
 
