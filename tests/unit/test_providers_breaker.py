@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -156,7 +158,8 @@ def test_no_key_is_logged_whatever_the_server_does(
         lambda _: Answer(400, quoting),
         lambda _: silence(),
     ):
-        server.script.append(step)
+        server.script.clear()
+        server.script.extend([step] * 9)
         with (
             closing(endpoint(server, timeout_seconds=0.2, budget_seconds=0.2)) as asked,
             pytest.raises(ModelUnavailable) as raised,
@@ -165,3 +168,32 @@ def test_no_key_is_logged_whatever_the_server_does(
         assert KEY not in f"{raised.value}{raised.value.__cause__!r}"
     assert caplog.records
     assert KEY not in caplog.text
+
+
+TALKATIVE = """
+import logging
+import sys
+from server.__main__ import _log_to_stderr
+from server.providers.endpoint import Endpoint, EndpointSettings
+
+_log_to_stderr("DEBUG")
+settings = EndpointSettings(url=sys.argv[1], model="m", kind="model server", api_key=sys.argv[2])
+try:
+    Endpoint(settings).post({})
+except Exception:
+    logging.getLogger("scrubjay").exception("refused")
+"""
+
+
+def test_no_key_is_logged_where_a_server_quotes_it_in_a_header(server: ModelServer[dict[str, Any]]) -> None:
+    server.script.append(lambda _: Answer(401, KEY.encode(), {"location": f"http://127.0.0.1/{KEY}"}))
+    ran = subprocess.run(
+        [sys.executable, "-c", TALKATIVE, server.url, KEY],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert "answers 401" in ran.stderr
+    assert KEY not in ran.stderr
+    assert server.authorizations == [f"Bearer {KEY}"]
