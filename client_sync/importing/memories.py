@@ -7,6 +7,7 @@ a row that is imported again is already there.
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -133,7 +134,11 @@ def _parsed(fields: Mapping[str, Any]) -> v1.Memory:
     times = {name: _rfc3339(fields[name]) for name in TIME_FIELDS if name in fields}
     memory = v1.Memory()
     try:
+        # Protobuf's own parser fails oddly at what no UTF-8 can hold.
+        json.dumps(fields, ensure_ascii=False).encode()
         ParseDict({**fields, **times}, memory)
+    except UnicodeEncodeError as error:
+        raise Unfit(Reason.INVALID, "holds a lone surrogate, which is no valid Unicode") from error
     except ParseError as error:
         raise Unfit(Reason.INVALID, str(error).partition("\n")[0][:200]) from error
     except (ValueError, OverflowError, RecursionError) as error:

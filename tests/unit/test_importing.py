@@ -298,6 +298,7 @@ def test_what_an_export_writes_comes_back(memory: Memory) -> None:
         ({"content": "tea", "confidence": 2}, Reason.INVALID),
         ({"content": "tea", "confidence": "high"}, Reason.INVALID),
         ({"content": "tea", "privacy_level": "PRIVACY_LEVEL_SECRET"}, Reason.INVALID),
+        ({"content": "tea", "privacy_level": "\ud83d"}, Reason.INVALID),
         ({"content": "tea", "scope": "a//b"}, Reason.INVALID),
         ({"content": "tea", "tags": "x"}, Reason.INVALID),
         ({"content": "tea", "tags": ["x" * 65]}, Reason.INVALID),
@@ -673,3 +674,100 @@ def test_a_server_that_asks_for_time_gets_it_within_bounds(monkeypatch: pytest.M
     for error in (CredentialInvalid(), InternalError("x")):
         with pytest.raises(type(error)):
             patiently(failing(error))
+
+
+# --- whatever a file holds -----------------------------------------------------------------------
+
+anything = st.recursive(
+    st.sampled_from(
+        [
+            None,
+            True,
+            False,
+            0,
+            -1,
+            1e300,
+            10**400,
+            1.5,
+            "",
+            " ",
+            "x",
+            "a\0b",
+            "\ud83d",
+            "a",
+            ID,
+            "2026-01-01",
+            "user",
+        ]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["", "id", "a", "role"]), inner)
+    ),
+    max_leaves=4,
+)
+TALK = {
+    "conversation_id": "c",
+    "create_time": 1000,
+    "current_node": "b",
+    "mapping": {
+        "root": ROOT,
+        "a": node("root", "user", "x", at=1),
+        "b": node("a", "assistant", "y", {"text": "z"}),
+    },
+}
+LINE = {
+    "id": ID,
+    "user_id": "alice",
+    "content": "tea",
+    "tags": ["x"],
+    "metadata": {"k": [1]},
+    "source": {"role": "user", "message_ids": ["m"]},
+    "confidence": 0.5,
+    "privacy_level": "PRIVACY_LEVEL_SHARED",
+    "created_at": "2026-01-01T00:00:00Z",
+}
+
+
+@st.composite
+def spoilt(draw: st.DrawFn, document: Any) -> Any:
+    """The document, with something of it become anything."""
+    if not isinstance(document, dict | list) or not document or draw(st.integers(0, 3)) == 0:
+        return draw(anything)
+    keys = list(document) if isinstance(document, dict) else range(len(document))
+    changed = draw(st.sampled_from(keys))
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    copy[changed] = draw(spoilt(document[changed]))
+    return copy
+
+
+@settings(deadline=None, max_examples=200)
+@given(spoilt(TALK))
+def test_whatever_a_conversation_holds_is_read_or_told(document: Any) -> None:
+    try:
+        found = from_chatgpt(document, Place(item=1))
+    except Unfit as error:
+        told = [error.at(Place(item=1))]
+    else:
+        told = list(found.skipped)
+        for message in found.messages:
+            assert message.text.encode()
+            assert message.id.encode()
+        assert found.id.encode()
+    assert all(json.dumps(one.to_json(), ensure_ascii=False).encode() for one in told)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    spoilt(LINE) | spoilt(MEM0), st.sampled_from([from_line, from_mem0]), st.sampled_from([ALICE, Whom(None)])
+)
+def test_whatever_a_row_holds_is_read_or_told(
+    row: Any, parse: Callable[[object], v1.Memory], whom: Whom
+) -> None:
+    try:
+        memory = finished(parse(row), whom)
+    except Unfit as error:
+        told = error.at(Place(line=1))
+        json.dumps(told.to_json(), ensure_ascii=False).encode()
+    else:
+        assert is_memory_id(memory.id)
+        assert v1.Memory.FromString(memory.SerializeToString()) == memory
