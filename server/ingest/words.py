@@ -85,10 +85,14 @@ _MEANING_ONE_THING = _phrases(
     does not like | does not love | does not enjoy | does not care for | is not fan of = dislikes
     am not big fan of | hate | detest | loathe = dislike
     is not big fan of | hates | detests | loathes = dislikes
-    rather than | more than | better than | instead of = than
+    do like | do prefer | do love | do enjoy = like
+    does like | does prefer | does love | does enjoy = likes
+    rather than | more than | much more than | far more than | better than | much better than = than
+    instead of = than
     each = every
     喜爱 | 热爱 | 偏爱 | 偏好 | 钟爱 | 更喜欢 | 更加喜欢 | 比较喜欢 | 特别喜欢 | 更爱 | 更偏爱 | 更偏好 = 喜欢
     不喜欢 | 不太喜欢 | 不爱 | 厌恶 | 反感 | 特别讨厌 = 讨厌
+    爱在 = 喜欢在
     爱喝 = 喜欢喝
     爱吃 = 喜欢吃
     爱看 = 喜欢看
@@ -98,7 +102,31 @@ _MEANING_ONE_THING = _phrases(
 )
 LEAST_MISSPELT = 6
 """Letters of a word that may be misspelt: of shorter ones most neighbours are other words."""
+_PART = r"\S+(?: \S+){0,5}?"
+_MORE, _LESS = f"(?P<more>{_PART})", f"(?P<less>{_PART})"
+_COMPARING = tuple(
+    re.compile(f"^{pattern}$")
+    for pattern in (
+        f"between {_MORE} and {_LESS} i like (?P=more)",
+        f"between {_LESS} and (?P<more>{_PART}) i like (?P=more)",
+        rf"{_MORE} is my (?:preferenc|choic|favou?rite?) (?:over|than|not) {_LESS}",
+        rf"my (?:preferenc|choic) is {_MORE} (?:over|than|not) {_LESS}",
+        rf"i (?:always |usually )?(?:choos|pick|take) {_MORE} over {_LESS}",
+        rf"i am more of {_MORE} person than {_LESS} person",
+        rf"i like {_MORE} than (?:i like )?{_LESS}",
+        rf"(?:比 起|相 比 起|相 比|相 较 于|相 较) {_LESS}(?: 我)? 喜 欢 {_MORE}",
+        rf"[和跟与同] {_LESS} (?:相 )?比(?: 起 来| 较)?(?: 我)? 喜 欢 {_MORE}",
+        rf"(?:在 )?{_MORE} [和与跟] {_LESS} 之 间(?: 我)? 喜 欢 (?P=more)",
+        rf"(?:在 )?{_LESS} [和与跟] (?P<more>{_PART}) 之 间(?: 我)? 喜 欢 (?P=more)",
+        rf"喜 欢 {_MORE} (?:胜 过|多 过|甚 于|超 过|而 不 是|不 是) {_LESS}",
+    )
+)
+"""How one says what one likes more: what is liked, and what less."""
+_FRONTED = re.compile(rf"(?P<where>(?:in|at|on) {_PART}) (?P<rest>i (?:dis)?like .+)")
+_COMPARES = frozenset(("than", "over", "between", "not", "比", "较", "间", "胜", "过", "于", "是"))
+_CONSUMED = re.compile(r"\b((?:dis)?likes?|than|喜 欢|讨 厌|胜 过) (?:drink|eat|have|use|喝|吃)(?= )")
 _LIKE = frozenset(("like", "likes", "prefer", "prefers", "dislike", "dislikes"))
+_LIKED = frozenset(("like", "dislike", "欢", "厌"))
 _OPENING = frozenset(("oh", "hey", "well", "um", "hm", "hmm", "我"))
 _THE_LESS_LIKED_WITHIN = 4
 """Words of what is liked, before "to" or "over" and what is liked less."""
@@ -110,7 +138,8 @@ def words(text: str) -> tuple[str, ...]:
     said = _replaced(_whole(_WORD.findall(_THOUSANDS.sub("", plain))), _SAYING_NOTHING)
     if said and said[0] in _OPENING:
         del said[0]
-    return tuple(map(_folded, _liked(_replaced(said, _MEANING_ONE_THING)))) or (plain.strip(),)
+    found = list(map(_folded, _liked(_replaced(said, _MEANING_ONE_THING))))
+    return tuple(_compared(found)) or (plain.strip(),)
 
 
 @lru_cache(1024)
@@ -198,6 +227,21 @@ def _liked(said: Iterable[str]) -> Iterator[str]:
         else:
             since += 1
             yield word
+
+
+def _compared(said: list[str]) -> list[str]:
+    """The words with one form for what is liked more than what, however that is said; "I like drinking tea"
+    is "I like tea"."""
+    if not any(word in _LIKED or word in _COMPARES for word in said):
+        return said
+    text = _CONSUMED.sub(r"\1", " ".join(said))
+    if not _COMPARES.isdisjoint(said):
+        for form in _COMPARING:
+            if (found := form.match(text)) is not None:
+                return f"i like {found['more']} than {found['less']}".split()
+    if (found := _FRONTED.fullmatch(text)) is not None:
+        text = f"{found['rest']} {found['where']}"
+    return text.split()
 
 
 @lru_cache(16_384)

@@ -205,6 +205,93 @@ def test_a_repeated_request_gets_its_first_answer(dev: Tenant) -> None:
     assert first.results[0].status == ADDED
 
 
+TEA = (
+    "I prefer tea over coffee.",
+    "I like tea more than coffee.",
+    "I prefer tea to coffee.",
+    "I'd rather drink tea than coffee.",
+    "Between tea and coffee, I prefer tea.",
+    "I really do like tea better than coffee.",
+    "Honestly, I prefer tea to coffee.",
+    "Tea is my preference over coffee.",
+    "I always choose tea over coffee.",
+    "I'm more of a tea person than a coffee person.",
+    "I love tea, much more than coffee.",
+    "I would rather have tea than coffee.",
+    "I definitely prefer tea rather than coffee.",
+    "I enjoy tea more than I enjoy coffee.",
+    "My preference is tea, not coffee.",
+)
+TEA_ZH = (
+    "比起咖啡，我更喜欢茶。",
+    "我更喜欢喝茶，不太喜欢喝咖啡。",
+    "我喜欢茶胜过咖啡。",
+    "我更爱喝茶而不是咖啡。",
+    "相比咖啡，我更喜欢喝茶。",
+    "和咖啡相比，我更喜欢茶。",
+    "其实我更喜欢喝茶。",
+    "我比较喜欢喝茶。",
+    "我偏爱喝茶。",
+    "我非常喜欢喝茶。",
+    "我很喜欢喝茶。",
+    "我更喜歡喝茶。",
+    "我特别喜欢喝茶。",
+    "茶和咖啡之间，我更喜欢茶。",
+    "我觉得我更喜欢喝茶。",
+)
+DARK_MODE = (
+    "I prefer dark mode in my editor.",
+    "I like dark mode in my editor.",
+    "I really love dark mode in my editor.",
+    "I'm a big fan of dark mode in my editor.",
+    "In my editor, I prefer dark mode.",
+    "I always use dark mode in my editor.",
+    "Dark mode in my editor is what I prefer.",
+    "My editor has to be in dark mode.",
+    "I enjoy dark mode in my editor.",
+    "I like using dark mode in my editor.",
+    "I just prefer dark mode in my editor, please.",
+    "Honestly, I prefer dark mode in my editor.",
+    "I'd rather have dark mode in my editor.",
+    "Please use dark mode in my editor.",
+    "I like my editor in dark mode.",
+)
+RUNNING = (
+    "我喜欢在早上跑步。",
+    "我很喜欢在早上跑步。",
+    "其实我喜欢在早上跑步。",
+    "我特别喜欢在早上跑步。",
+    "我爱在早上跑步。",
+    "早上跑步是我的爱好。",
+    "我喜歡在早上跑步",
+    "我喜欢早上跑步。",
+    "我偏爱在早上跑步。",
+    "我热爱在早上跑步。",
+    "说实话，我喜欢在早上跑步。",
+    "我觉得我喜欢在早上跑步。",
+    "我平时喜欢在早上跑步。",
+    "我非常喜欢在早上跑步！",
+    "我更喜欢在早上跑步。",
+)
+
+
+@pytest.mark.parametrize(
+    "paraphrases", [TEA, TEA_ZH, DARK_MODE, RUNNING], ids=["tea", "tea in Chinese", "dark mode", "running"]
+)
+def test_fifteen_paraphrases_make_at_most_six_memories(dev: Tenant, paraphrases: tuple[str, ...]) -> None:
+    assert len(paraphrases) == 15
+    for text in paraphrases:
+        message = v1.ConversationMessage(role="user", content=text)
+        dev.memories.Add(v1.AddRequest(messages=[message], template=v1.Memory(user_id="alice")))
+    memories = stored(dev)
+    assert 1 <= len(memories) <= 6, [memory.content for memory in memories]
+    kept = {memory.content for memory in memories}
+    for memory in memories:
+        for entry in history(dev, memory):
+            kept |= {change.new_value.string_value for change in entry.changes if change.field == "content"}
+    assert len(kept) >= 14  # the words of each are there still; a wish to the assistant is no memory
+
+
 def test_parallel_adds_of_the_same_make_one_row(serving: Serving) -> None:
     results = in_parallel([serving.dev] * PARALLEL)
     assert sorted(one.status for one in results) == [ADDED] + [DUPLICATE] * (PARALLEL - 1)

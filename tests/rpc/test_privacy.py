@@ -271,6 +271,25 @@ def test_who_may_not_see_a_memory_is_told_what_is_told_of_none(house: House, lev
         assert house.owner.memories.History(v1.HistoryRequest(user_id=to.user_id)) == before, where
 
 
+@pytest.mark.parametrize("level", [SHARED, PRIVATE], ids=["shared", "private"])
+def test_an_add_says_nothing_of_what_another_client_keeps_private(house: House, level: Any) -> None:
+    for asker in (asker for asker in house.askers if asker.writes and not asker.owner):
+        to = house.target(PRIVATE)
+        before = house.owner.memories.History(v1.HistoryRequest(memory_id=to.memory_id))
+        guesses = (
+            f"I like {CANARY}s, and {to.user_id} is my name.",
+            f"I love {CANARY}s and {to.user_id} is my name",
+        )
+        memories = [v1.Memory(user_id=to.user_id, content=text, privacy_level=level) for text in guesses]
+        results = asker.tenant.memories.Add(v1.AddRequest(memories=memories)).results
+        assert [one.status for one in results] == [v1.ADD_STATUS_ADDED, v1.ADD_STATUS_MERGED_INTO], asker.name
+        assert to.memory_id not in str(results), asker.name
+        assert house.owner.memories.History(v1.HistoryRequest(memory_id=to.memory_id)) == before, asker.name
+        again = v1.Memory(user_id=to.user_id, content=guesses[0], privacy_level=PRIVATE)
+        (result,) = house.owner.memories.Add(v1.AddRequest(memories=[again])).results
+        assert (result.status, result.memory.id) == (v1.ADD_STATUS_DUPLICATE, to.memory_id)
+
+
 def test_what_never_leaves_its_device_is_taken_from_nobody(house: House) -> None:
     for asker in house.askers:
         secret = v1.Memory(user_id="alice", content=CANARY, privacy_level=LOCAL_ONLY)

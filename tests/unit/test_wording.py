@@ -49,6 +49,11 @@ NEAR = [
     ("我更喜歡深色模式", "我偏好深色模式。"),
     ("我爱吃辣的", "我喜欢吃辣"),
     ("用户喜欢在周末的早上去公园跑步", "用户喜欢在周末早上去公园跑步"),
+    ("Between tea and coffee, I prefer tea", "I like tea more than coffee"),
+    ("My choice is tea, not coffee", "I'm more of a tea person than a coffee person"),
+    ("比起咖啡，我更喜欢茶", "我喜欢茶胜过咖啡"),
+    ("茶和咖啡之间，我更喜欢茶", "和咖啡相比，我更喜欢喝茶"),
+    ("In my editor, I prefer dark mode", "I like dark mode in my editor"),
 ]
 OTHER = [
     ("I write C++", "I write C#"),
@@ -91,6 +96,11 @@ OTHER = [
         "I am happy with the new office that we moved to in spring",
         "I am unhappy with the new office that we moved to in spring",
     ),
+    ("Between tea and coffee, I prefer tea", "Between tea and coffee, I prefer coffee"),
+    ("My choice is tea, not coffee", "My choice is coffee, not tea"),
+    ("I don't like tea more than coffee", "I like tea more than coffee"),
+    ("比起咖啡，我更喜欢茶", "比起茶，我更喜欢咖啡"),
+    ("我爱你", "我不爱你"),
     ("我吃辣", "我不吃辣"),
     ("我想学法语", "我想学俄语"),
     ("我去北京", "我去了北京"),
