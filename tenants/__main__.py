@@ -20,6 +20,7 @@ from tenants.screen import (
     list_of_devices,
     list_of_tenants,
     printable,
+    rotation_table,
     show,
     tenant_table,
 )
@@ -35,6 +36,7 @@ app = typer.Typer(
 
 TenantId = Annotated[str, typer.Argument(help="The tenant.")]
 Owner = Annotated[str, typer.Option("--tenant", help="The key's tenant. A platform admin's key has none.")]
+KeyId = Annotated[str, typer.Argument(help="The key's id, the part between 'sj_live_' and the next '_'.")]
 TenantOption = Annotated[str, typer.Option("--tenant", help="The device's tenant.")]
 Server = Annotated[str, typer.Option(envvar="SCRUBJAY_SERVER", help="host:port of the server.")]
 AdminKey = Annotated[str, typer.Option("--api-key", envvar="SCRUBJAY_ADMIN_KEY", help="An admin's key.")]
@@ -218,10 +220,30 @@ def create_key(
 
 
 @app.command()
+def rotate_key(
+    key_id: KeyId,
+    api_key: AdminKey,
+    tenant: Owner = "",
+    overlap_hours: Annotated[
+        float | None, typer.Option(help="Hours that the old key is still good for. Default: 24.")
+    ] = None,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key in place of another. It is shown now and never again."""
+    request = v1.RotateApiKeyRequest(tenant_id=tenant, key_id=key_id)
+    if overlap_hours is not None:
+        request.overlap_seconds = round(overlap_hours * 3600)
+    with _admin(server, api_key) as stub:
+        answer = stub.RotateApiKey(request)
+    show(answer, rotation_table(answer), as_json)
+    if not as_json:
+        typer.echo(f"Keep this key; it is not shown again:\n{answer.secret}")
+
+
+@app.command()
 def revoke_key(
-    key_id: Annotated[
-        str, typer.Argument(help="The key's id, the part between 'sj_live_' and the next '_'.")
-    ],
+    key_id: KeyId,
     api_key: AdminKey,
     tenant: Owner = "",
     server: Server = LOCAL_SERVER,

@@ -106,6 +106,14 @@ def key_table(key: v1.ApiKey) -> Table:
     )
 
 
+def rotation_table(rotated: v1.RotateApiKeyResponse) -> Table:
+    """All of the new key, and when the old one ends."""
+    table = key_table(rotated.api_key)
+    old = rotated.old_api_key
+    _add(table, "in place of", f"{old.key_id}, good until {_time(old.expires_at)}")
+    return table
+
+
 def enrolment_table(request: v1.CreateEnrolmentRequest, enrolment: v1.CreateEnrolmentResponse) -> Table:
     """What a code is for, without the code."""
     return _details(

@@ -101,6 +101,10 @@ class ApiKey:
     revoked_at: Micros | None = None
     across_subjects: bool = False
 
+    def has_ended(self, now: Micros) -> bool:
+        """Whether nobody is let in with it any more."""
+        return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

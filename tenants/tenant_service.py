@@ -12,7 +12,7 @@ from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, write_settings
 from tenants.messages import api_key_message, device_message, tenant_message
 from tenants.page_token import seal, unseal
-from tenants.registry import Registry, RequestKey, TenantChanges
+from tenants.registry import DEFAULT_OVERLAP_SECONDS, Registry, RequestKey, TenantChanges
 from tenants.states import DEFAULT_GRACE_DAYS
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.validation import (
@@ -22,6 +22,7 @@ from tenants.validation import (
     key_role,
     mask_violations,
     named_violation,
+    overlap_violation,
     owner_violation,
     page_limit,
     scope_violations,
@@ -42,6 +43,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/DeleteTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/UndeleteTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
+        f"{_SERVICE}/RotateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
         f"{_SERVICE}/ListDevices": TENANT_ADMINS,
@@ -191,6 +193,31 @@ class TenantAdminService:
             request=_request_key(request.request_id, caller),
         )
         return v1.CreateApiKeyResponse(api_key=api_key_message(made.api_key), secret=made.secret)
+
+    def rotate_api_key(self, request: v1.RotateApiKeyRequest, caller: Caller) -> v1.RotateApiKeyResponse:
+        """Raises InvalidField, RoleNotAllowed, TenantNotFound, TenantNotActive, ApiKeyNotFound,
+        RequestIdReused."""
+        given = request.HasField("overlap_seconds")
+        overlap_seconds = request.overlap_seconds if given else DEFAULT_OVERLAP_SECONDS
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None,
+            named_violation("key_id", request.key_id, "a key"),
+            overlap_violation(overlap_seconds),
+        )
+        _check_own(caller, request.tenant_id)
+        rotated = self._registry.rotate_api_key(
+            request.tenant_id or None,
+            request.key_id,
+            now=self._clock(),
+            overlap_seconds=overlap_seconds,
+            request=_request_key(request.request_id, caller),
+        )
+        return v1.RotateApiKeyResponse(
+            api_key=api_key_message(rotated.made.api_key),
+            secret=rotated.made.secret,
+            old_api_key=api_key_message(rotated.old),
+        )
 
     def revoke_api_key(self, request: v1.RevokeApiKeyRequest, caller: Caller) -> v1.RevokeApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, ApiKeyNotFound, RequestIdReused."""

@@ -17,6 +17,7 @@ from scrubjay.memory import (
     scope_violation,
     subject_of,
 )
+from tenants.registry import MAX_OVERLAP_SECONDS
 from tenants.states import MAX_GRACE_DAYS
 from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, Role, tenant_id_violation
 
@@ -83,6 +84,13 @@ def owner_violation(tenant_id: str, role: Role) -> FieldViolation | None:
         return tenant_id_violation("tenant_id", tenant_id)
     if tenant_id:
         return FieldViolation("tenant_id", "is set; a platform admin's key belongs to no tenant")
+    return None
+
+
+def overlap_violation(overlap_seconds: int) -> FieldViolation | None:
+    """Whether a key that is rotated may be good for so long."""
+    if not 0 <= overlap_seconds <= MAX_OVERLAP_SECONDS:
+        return FieldViolation("overlap_seconds", f"is {overlap_seconds}; give 0 to {MAX_OVERLAP_SECONDS}")
     return None
 
 

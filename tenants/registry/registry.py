@@ -5,30 +5,22 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, Engine, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, delete, select, update
 
 from scrubjay.errors import (
-    ApiKeyNotFound,
     CredentialInvalid,
-    InvalidField,
     TenantExists,
 )
-from scrubjay.memory import ClientId, JsonValue, Micros
+from scrubjay.memory import JsonValue, Micros
 from tenants import forget_policy, write_settings
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
-    KEY_ID_BYTES,
-    SECRET_BYTES,
     CredentialKind,
     ParsedCredential,
-    derive_secret,
     key_digest,
-    new_key,
-    new_key_id,
     parse,
-    same_digest,
 )
 from tenants.database import migrate, open_engine
 from tenants.forget_policy import ForgetPolicy
@@ -36,14 +28,13 @@ from tenants.placement import place
 from tenants.registry import rows
 from tenants.registry.devices import Devices
 from tenants.registry.enrolments import Enrolments
+from tenants.registry.keys import ApiKeys, NewApiKey
 from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, RequestKey, once
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import (
-    ACROSS_SUBJECTS,
     API_KEY_ROLES,
     DEVICES,
-    ApiKey,
     Caller,
     Incarnation,
     Role,
@@ -53,14 +44,6 @@ from tenants.tenant import (
 from tenants.write_settings import DEFAULT_SETTINGS, WriteSettings
 
 FIRST_TENANT_ID = "dev"
-
-
-@dataclass(frozen=True, slots=True)
-class NewApiKey:
-    """A key that was just made. ``secret`` is the whole key and is stored nowhere."""
-
-    api_key: ApiKey
-    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +85,7 @@ def open_catalogue(url: str) -> Engine:
     return engine
 
 
-class Registry:
+class Registry(ApiKeys):
     """The catalogue of one deployment, safe for many threads and beside other servers'.
 
     ``engine`` comes from ``tenants.database``, holds migrated tables and is closed by its owner.
@@ -122,12 +105,9 @@ class Registry:
         cache: CredentialCache | None = None,
         entropy: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self._engine = engine
-        self._pepper = pepper
+        super().__init__(engine, pepper=pepper, cache=cache or CredentialCache(), entropy=entropy)
         self._shard_names = frozenset(shard_names)
         self._space = space
-        self._cache = cache or CredentialCache()
-        self._entropy = entropy
         self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy)
         self.lives = Lives(engine, cache=self._cache)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy)
@@ -219,76 +199,7 @@ class Registry:
         with self._engine.begin() as connection:
             return frozenset(connection.execute(found).scalars())
 
-    # --- keys -------------------------------------------------------------------------------------
-
-    def create_api_key(
-        self,
-        tenant_id: str | None,
-        role: Role,
-        *,
-        now: Micros,
-        display_name: str = "",
-        client_id: str = "",
-        expires_at: Micros | None = None,
-        across_subjects: bool = False,
-        request: RequestKey | None = None,
-    ) -> NewApiKey:
-        """A new key of a tenant, or of the platform where ``tenant_id`` is None.
-
-        ``client_id`` defaults to the key's id; ``across_subjects`` is for roles of ACROSS_SUBJECTS alone. A
-        repeat of ``request`` gives the same secret again: the request's record holds a seed, not the secret,
-        and the seed goes with the record. Raises TenantNotFound, TenantNotActive for a deleted one,
-        InvalidField for an ``expires_at`` that has passed, RequestIdReused.
-        """
-        if (tenant_id is None) != (role is Role.PLATFORM_ADMIN):
-            raise ValueError(f"a key of tenant {tenant_id!r} cannot have the role {role.name}")
-        if across_subjects and role not in ACROSS_SUBJECTS:
-            raise ValueError(f"a key of role {role.name} can't be given across_subjects")
-
-        def create(connection: Connection) -> Answer:
-            if expires_at is not None and expires_at <= now:
-                raise InvalidField.of("expires_at", "has passed; give a later time, or none")
-            tenant = None if tenant_id is None else rows.read_usable_tenant(connection, tenant_id)
-            api_key, seed = self._issue(
-                connection, tenant, role, display_name, client_id, now, expires_at, across_subjects
-            )
-            return {"api_key": asdict(api_key), "seed": seed.hex()}
-
-        body: list[JsonValue] = ["create_api_key", tenant_id, role, display_name, client_id, expires_at]
-        if across_subjects:  # without the grant, as an older version has it
-            body.append("across_subjects")
-        with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, create)
-        return self._new_api_key(rows.api_key(answer["api_key"]), bytes.fromhex(answer["seed"]))
-
-    def revoke_api_key(
-        self, tenant_id: str | None, key_id: str, *, now: Micros, request: RequestKey | None = None
-    ) -> ApiKey:
-        """End a key of this tenant, or of the platform where ``tenant_id`` is None.
-
-        Refused by this process when this returns, by others within the cache's seconds. A key that was
-        revoked before keeps its time. Raises TenantNotFound, ApiKeyNotFound, RequestIdReused.
-        """
-
-        def revoke(connection: Connection) -> Answer:
-            tenant = None if tenant_id is None else rows.read_tenant(connection, tenant_id)
-            key = _key(key_id, tenant)
-            connection.execute(
-                update(api_keys).where(*key, api_keys.c.revoked_at.is_(None)).values(revoked_at=now)
-            )
-            row = connection.execute(select(api_keys).where(*key)).mappings().first()
-            if row is None:
-                raise ApiKeyNotFound(key_id)
-            return {
-                "api_key": asdict(rows.api_key({**row, "tenant_id": tenant_id})),
-                "digest": row["digest"].hex(),
-            }
-
-        body: list[JsonValue] = ["revoke_api_key", tenant_id, key_id]
-        with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, revoke)
-        self._cache.forget(bytes.fromhex(answer["digest"]))
-        return rows.api_key(answer["api_key"])
+    # --- credentials ------------------------------------------------------------------------------
 
     def authenticate(self, key: str, now: Micros) -> Caller:
         """Who calls with this API key, enrolment code or device's token.
@@ -330,66 +241,14 @@ class Registry:
         shard = place(incarnation, self._shard_names)
         return Tenant(tenant_id, display_name, incarnation, TenantState.ACTIVE, shard, self._space, now)
 
-    def _issue(
-        self,
-        connection: Connection,
-        tenant: Tenant | None,
-        role: Role,
-        display_name: str,
-        client_id: str,
-        now: Micros,
-        expires_at: Micros | None,
-        across_subjects: bool = False,
-    ) -> tuple[ApiKey, bytes]:
-        """Insert a new key; returns it and the seed of its secret."""
-        key_id = new_key_id(self._entropy(KEY_ID_BYTES))
-        tenant_id = None if tenant is None else tenant.tenant_id
-        client = ClientId(client_id or key_id)
-        api_key = ApiKey(
-            key_id,
-            tenant_id,
-            display_name,
-            role,
-            client,
-            now,
-            expires_at,
-            across_subjects=across_subjects,
-        )
-        seed = self._entropy(SECRET_BYTES)
-        row = asdict(api_key) | {
-            "incarnation": None if tenant is None else tenant.incarnation,
-            "digest": key_digest(self._pepper, self._new_api_key(api_key, seed).secret),
-        }
-        del row["tenant_id"]
-        connection.execute(insert(api_keys).values(row))
-        return api_key, seed
-
-    def _new_api_key(self, api_key: ApiKey, seed: bytes) -> NewApiKey:
-        secret = derive_secret(self._pepper, seed, api_key.key_id)
-        return NewApiKey(api_key, new_key(api_key.key_id, secret))
-
     def _read_credential(self, parsed: ParsedCredential, digest: bytes, now: Micros) -> Credential | None:
         if parsed.kind is CredentialKind.ENROLMENT:
             return self.enrolments.read_credential(parsed.id, digest, now)
         if parsed.kind is CredentialKind.DEVICE:
             return self.devices.read_credential(parsed.id, parsed.generation, digest, now)
-        return self._read_api_key(parsed.id, digest)
-
-    def _read_api_key(self, key_id: str, digest: bytes) -> Credential | None:
-        with self._engine.begin() as connection:
-            key = connection.execute(select(api_keys).where(api_keys.c.key_id == key_id)).mappings().first()
-            if key is None or not same_digest(key["digest"], digest) or key["revoked_at"] is not None:
-                return None
-            life = key["incarnation"]
-            return rows.credential(key, None if life is None else rows.tenant_of_life(connection, life))
+        return self.read_api_key(parsed.id, digest)
 
 
 _CACHED = API_KEY_ROLES | DEVICES
 """Who is known for a while without a look at the database. What else a credential may be is soon over, or
 lasts because nobody should call so."""
-
-
-def _key(key_id: str, tenant: Tenant | None) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """A key by its id within one tenant, or among the platform's."""
-    incarnation = None if tenant is None else tenant.incarnation
-    return api_keys.c.key_id == key_id, api_keys.c.incarnation == incarnation

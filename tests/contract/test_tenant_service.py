@@ -201,6 +201,51 @@ def test_a_key_is_made_used_and_revoked(
     assert revoked.key_id == key.key_id
 
 
+def test_a_rotated_key_is_good_until_its_overlap_is_over(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    request = key_request(display_name="site", client_id="web", across_subjects=True)
+    old = service.create_api_key(request, acme_admin)
+    assert registry.authenticate(old.secret, NOW).client_id == "web"
+    rotate = v1.RotateApiKeyRequest(tenant_id="acme", key_id=old.api_key.key_id, request_id="r-1")
+    rotated = service.rotate_api_key(rotate, acme_admin)
+    assert service.rotate_api_key(rotate, acme_admin) == rotated
+    end = NOW + 24 * 3600 * 1_000_000
+    assert rotated.old_api_key.expires_at.ToMicroseconds() == end
+    for secret in (old.secret, rotated.secret):
+        caller = registry.authenticate(secret, Micros(end - 1))
+        assert (caller.client_id, caller.role, caller.across_subjects) == ("web", Role.SERVICE, True)
+    with pytest.raises(CredentialInvalid):
+        registry.authenticate(old.secret, Micros(end))
+    assert registry.authenticate(rotated.secret, Micros(end)).key_id == rotated.api_key.key_id
+    assert not rotated.api_key.HasField("expires_at")
+    assert rotated.api_key.display_name == "site"
+
+
+def test_a_rotation_lengthens_no_life(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    ends = Timestamp(seconds=NOW // 1_000_000 + 60)
+    old = service.create_api_key(key_request(expires_at=ends), acme_admin).api_key
+    rotated = service.rotate_api_key(v1.RotateApiKeyRequest(tenant_id="acme", key_id=old.key_id), acme_admin)
+    assert (rotated.api_key.expires_at, rotated.old_api_key.expires_at) == (ends, ends)
+    at_once = v1.RotateApiKeyRequest(tenant_id="acme", key_id=rotated.api_key.key_id, overlap_seconds=0)
+    service.rotate_api_key(at_once, acme_admin)
+    with pytest.raises(CredentialInvalid):
+        registry.authenticate(rotated.secret, NOW)
+    revoked = service.create_api_key(key_request(), acme_admin).api_key
+    service.revoke_api_key(v1.RevokeApiKeyRequest(tenant_id="acme", key_id=revoked.key_id), acme_admin)
+    for key_id in (rotated.api_key.key_id, revoked.key_id):
+        with pytest.raises(InvalidField, match="has ended"):
+            service.rotate_api_key(v1.RotateApiKeyRequest(tenant_id="acme", key_id=key_id), acme_admin)
+
+
+def test_a_platform_admins_key_is_rotated(service: TenantAdminService, registry: Registry) -> None:
+    made = service.create_api_key(v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN), PLATFORM)
+    rotated = service.rotate_api_key(v1.RotateApiKeyRequest(key_id=made.api_key.key_id), PLATFORM)
+    assert registry.authenticate(rotated.secret, NOW).role is Role.PLATFORM_ADMIN
+
+
 def test_a_platform_admin_makes_another_and_revokes_it(service: TenantAdminService) -> None:
     made = service.create_api_key(v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN), PLATFORM)
     assert (made.api_key.tenant_id, made.api_key.client_id) == ("", made.api_key.key_id)
@@ -491,6 +536,9 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         lambda service, tenant_id, caller: service.create_api_key(
             v1.CreateApiKeyRequest(tenant_id=tenant_id, role=v1.ROLE_SERVICE), caller
         ),
+        lambda service, tenant_id, caller: service.rotate_api_key(
+            v1.RotateApiKeyRequest(tenant_id=tenant_id, key_id="0000000000000000"), caller
+        ),
         lambda service, tenant_id, caller: service.revoke_api_key(
             v1.RevokeApiKeyRequest(tenant_id=tenant_id, key_id="0000000000000000"), caller
         ),
@@ -508,6 +556,7 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         "get_tenant",
         "update_tenant",
         "create_api_key",
+        "rotate_api_key",
         "revoke_api_key",
         "create_enrolment",
         "list_devices",
@@ -538,6 +587,9 @@ def test_another_tenants_key_is_byte_for_byte_an_unknown_one(
     with pytest.raises(ApiKeyNotFound) as caught:
         service.revoke_api_key(v1.RevokeApiKeyRequest(tenant_id="acme", key_id=key_id), acme_admin)
     assert answer_bytes(caught.value) == answer_bytes(ApiKeyNotFound(key_id))
+    with pytest.raises(ApiKeyNotFound) as caught:
+        service.rotate_api_key(v1.RotateApiKeyRequest(tenant_id="acme", key_id=key_id), acme_admin)
+    assert answer_bytes(caught.value) == answer_bytes(ApiKeyNotFound(key_id))
     assert registry.authenticate(theirs.secret, NOW).key_id == key_id
 
 
@@ -549,6 +601,8 @@ def test_a_tenants_admin_has_no_hand_in_the_platforms_keys(
         service.create_api_key(v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN), acme_admin)
     with pytest.raises(RoleNotAllowed):
         service.revoke_api_key(v1.RevokeApiKeyRequest(key_id=key.api_key.key_id), acme_admin)
+    with pytest.raises(RoleNotAllowed):
+        service.rotate_api_key(v1.RotateApiKeyRequest(key_id=key.api_key.key_id), acme_admin)
     with pytest.raises(InvalidField):
         service.create_api_key(
             v1.CreateApiKeyRequest(role=v1.ROLE_PLATFORM_ADMIN, tenant_id="acme"), acme_admin
@@ -565,6 +619,7 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
         "GetTenant",
         "UpdateTenant",
         "CreateApiKey",
+        "RotateApiKey",
         "RevokeApiKey",
         "CreateEnrolment",
         "ListDevices",
@@ -652,6 +707,15 @@ LONG = "x" * 257
         (key_request(expires_at=Timestamp(seconds=2**40)), ["expires_at"]),
         (key_request(expires_at=Timestamp(seconds=-(2**40))), ["expires_at"]),
         (key_request(expires_at=Timestamp(seconds=NOW // 1_000_000)), ["expires_at"]),
+        (v1.RotateApiKeyRequest(tenant_id="acme"), ["key_id"]),
+        (
+            v1.RotateApiKeyRequest(key_id="x", overlap_seconds=-1, request_id=LONG),
+            ["request_id", "overlap_seconds"],
+        ),
+        (
+            v1.RotateApiKeyRequest(tenant_id="A", key_id="x", overlap_seconds=2_592_001),
+            ["tenant_id", "overlap_seconds"],
+        ),
         (v1.RevokeApiKeyRequest(tenant_id="acme"), ["key_id"]),
         (v1.RevokeApiKeyRequest(tenant_id="acme", key_id="\0"), ["key_id"]),
         (v1.RevokeApiKeyRequest(tenant_id="ACME", key_id=LONG), ["tenant_id", "key_id"]),
@@ -688,6 +752,7 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.DeleteTenantRequest: service.delete_tenant,
         v1.UndeleteTenantRequest: service.undelete_tenant,
         v1.CreateApiKeyRequest: service.create_api_key,
+        v1.RotateApiKeyRequest: service.rotate_api_key,
         v1.RevokeApiKeyRequest: service.revoke_api_key,
         v1.CreateEnrolmentRequest: service.create_enrolment,
         v1.ListDevicesRequest: service.list_devices,

@@ -20,7 +20,7 @@ from server.slots import Slots
 from tenants.__main__ import app
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
-from tenants.tenant import TenantState
+from tenants.tenant import Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 
 
@@ -149,6 +149,23 @@ def test_a_key_is_made_used_and_revoked(running: Running) -> None:
         running.registry.authenticate(secret, now())
 
 
+def test_a_key_is_rotated_and_the_old_one_ends_later(running: Running) -> None:
+    made = json.loads(running.run("create-key", "--tenant", "dev", "--role", "reader", "--json").stdout)
+    words = ["rotate-key", made["api_key"]["key_id"], "--tenant", "dev", "--overlap-hours", "0.5"]
+    shown = running.run(*words)
+    assert shown.exit_code == 0, shown.output
+    secret = shown.stdout.strip().splitlines()[-1]
+    assert all(text in shown.stdout for text in (made["api_key"]["key_id"], "good until", "READER"))
+    for moment, good in ((0, True), (1_700, True), (1_900, False)):
+        at = Micros(now() + moment * 1_000_000)
+        assert running.registry.authenticate(secret, at).role is Role.READER
+        if good:
+            assert running.registry.authenticate(made["secret"], at).role is Role.READER
+        else:
+            with pytest.raises(CredentialInvalid):
+                running.registry.authenticate(made["secret"], at)
+
+
 def test_json_of_a_new_key_holds_its_secret(running: Running) -> None:
     made = json.loads(running.run("create-key", "--role", "platform-admin", "--json").stdout)
     assert running.registry.authenticate(made["secret"], now()).key_id == made["api_key"]["key_id"]
@@ -193,6 +210,7 @@ def test_json_of_an_enrolment_holds_its_code(running: Running) -> None:
         (["create", "No"], "error: tenant_id: 'No' is no tenant id"),
         (["update", "dev"], "error: update_mask: is empty; name the fields to write"),
         (["update", "nobody", "--name", "x"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),
+        (["rotate-key", "x", "--tenant", "dev"], "error: no API key 'x' [API_KEY_NOT_FOUND]\n"),
         (["revoke-key", "x", "--tenant", "dev"], "error: no API key 'x' [API_KEY_NOT_FOUND]\n"),
         (["revoke-device", "x", "--tenant", "dev"], "error: no device 'x' [DEVICE_NOT_FOUND]\n"),
         (["list-devices", "--tenant", "nobody"], "error: no tenant 'nobody' [TENANT_NOT_FOUND]\n"),

@@ -897,6 +897,78 @@ class CreateApiKeyResponse(_message.Message):
 Global___CreateApiKeyResponse: _TypeAlias = CreateApiKeyResponse  # noqa: Y015
 
 @_typing.final
+class RotateApiKeyRequest(_message.Message):
+    """Request of RotateApiKey."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    OVERLAP_SECONDS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant the key belongs to. Empty only for a platform admin's key."""
+    key_id: _builtins.str
+    """The key to be replaced, which has not ended."""
+    overlap_seconds: _builtins.int
+    """Seconds that the old key is still good for, 0 to 2592000 (30 days). Not set: 86400, a day."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        overlap_seconds: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_overlap_seconds", b"_overlap_seconds", "overlap_seconds", b"overlap_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_overlap_seconds", b"_overlap_seconds", "key_id", b"key_id", "overlap_seconds", b"overlap_seconds", "request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__overlap_seconds: _TypeAlias = _typing.Literal["overlap_seconds"]  # noqa: Y015
+    _WhichOneofArgType__overlap_seconds: _TypeAlias = _typing.Literal["_overlap_seconds", b"_overlap_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__overlap_seconds) -> _WhichOneofReturnType__overlap_seconds | None: ...
+
+Global___RotateApiKeyRequest: _TypeAlias = RotateApiKeyRequest  # noqa: Y015
+
+@_typing.final
+class RotateApiKeyResponse(_message.Message):
+    """Response of RotateApiKey."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    API_KEY_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    OLD_API_KEY_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The whole new key, to be given to connect(). Shown once."""
+    @_builtins.property
+    def api_key(self) -> Global___ApiKey:
+        """The new key without its secret. It may do what the old one may, as the same client and until the same
+        end.
+        """
+
+    @_builtins.property
+    def old_api_key(self) -> Global___ApiKey:
+        """The old key, with the end that it has now."""
+
+    def __init__(
+        self,
+        *,
+        api_key: Global___ApiKey | None = ...,
+        secret: _builtins.str = ...,
+        old_api_key: Global___ApiKey | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "old_api_key", b"old_api_key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_key", b"api_key", "old_api_key", b"old_api_key", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RotateApiKeyResponse: _TypeAlias = RotateApiKeyResponse  # noqa: Y015
+
+@_typing.final
 class RevokeApiKeyRequest(_message.Message):
     """Request of RevokeApiKey."""
 

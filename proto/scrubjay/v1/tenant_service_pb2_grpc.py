@@ -80,6 +80,11 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyResponse.FromString,
                 _registered_method=True)
+        self.RotateApiKey = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/RotateApiKey',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyResponse.FromString,
+                _registered_method=True)
         self.RevokeApiKey = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/RevokeApiKey',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeApiKeyRequest.SerializeToString,
@@ -171,6 +176,14 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RotateApiKey(self, request, context):
+        """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
+        admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RevokeApiKey(self, request, context):
         """Ends a key at once. Ending it again changes nothing and succeeds. Platform admins, and the
         tenant's own admins.
@@ -249,6 +262,11 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.CreateApiKey,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyResponse.SerializeToString,
+            ),
+            'RotateApiKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateApiKey,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyResponse.SerializeToString,
             ),
             'RevokeApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeApiKey,
@@ -515,6 +533,33 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/CreateApiKey',
             scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RotateApiKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/RotateApiKey',
+            scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,10 @@ class TenantAdminServiceStub:
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
     """
+    RotateApiKey: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.RotateApiKeyRequest, _tenant_service_pb2.RotateApiKeyResponse]
+    """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
+    admins.
+    """
     RevokeApiKey: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeApiKeyRequest, _tenant_service_pb2.RevokeApiKeyResponse]
     """Ends a key at once. Ending it again changes nothing and succeeds. Platform admins, and the
     tenant's own admins.
@@ -96,6 +100,10 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
+    """
+    RotateApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RotateApiKeyRequest, _tenant_service_pb2.RotateApiKeyResponse]  # type: ignore[assignment]
+    """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
+    admins.
     """
     RevokeApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeApiKeyRequest, _tenant_service_pb2.RevokeApiKeyResponse]  # type: ignore[assignment]
     """Ends a key at once. Ending it again changes nothing and succeeds. Platform admins, and the
@@ -189,6 +197,16 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.CreateApiKeyResponse, _abc.Awaitable[_tenant_service_pb2.CreateApiKeyResponse]]:
         """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
         own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def RotateApiKey(
+        self,
+        request: _tenant_service_pb2.RotateApiKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.RotateApiKeyResponse, _abc.Awaitable[_tenant_service_pb2.RotateApiKeyResponse]]:
+        """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
+        admins.
         """
 
     @_abc_1.abstractmethod
