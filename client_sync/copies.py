@@ -213,7 +213,7 @@ class Copies:
             copy = self.get(memory_id)
             self._outbox.drop([entry])
             self._changed[memory_id] = copy
-            if operation.kind is OperationKind.DELETE and status == v1.OPERATION_STATUS_APPLIED:
+            if is_burial(entry):
                 self.bury(memory_id)
             elif result.status == v1.OPERATION_STATUS_DUPLICATE:
                 if copy is None and not self.buried(memory_id) and status in _WAS_HERE:
@@ -331,6 +331,13 @@ class Copies:
         )
         if updated.rowcount == 0:
             self._sql.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, NULL)", (key, *values[:4]))
+
+
+def is_burial(entry: Entry) -> bool:
+    """Whether an answered operation deleted its memory for ever."""
+    assert entry.result is not None
+    status = entry.result.first_status or entry.result.status
+    return entry.operation.kind is OperationKind.DELETE and status == v1.OPERATION_STATUS_APPLIED
 
 
 def is_forgotten(result: v1.OperationResult) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from client_sync import journal
-from client_sync.copies import Copies, is_forgotten, keep_apart
+from client_sync.copies import Copies, is_burial, is_forgotten, keep_apart
 from client_sync.errors import TransferBroken
 from client_sync.exchange import Exchanged, standing, stands, take_result
 from client_sync.file_lock import locked
@@ -227,6 +227,8 @@ def _take_over(replica: Replica, path: Path, last: v1.SnapshotResponse) -> int:
         passed = outbox.passed(last.commit_stamp)
         forgotten = [each for each in passed if each.result is not None and is_forgotten(each.result)]
         outbox.drop(each for each in passed if each not in forgotten)
+        buried = [(id_bytes(each.operation.memory_id),) for each in passed if is_burial(each)]
+        sql.executemany("INSERT OR IGNORE INTO graves VALUES (?)", buried)
         held = sql.execute(_HELD).fetchall()
         _make_room(sql)
         # A row that is local here was shared by this file once, which then went back in time.

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-_CHANGES_FILES = re.compile(r"\s*(BEGIN IMMEDIATE|COMMIT|INSERT|UPDATE|DELETE|REPLACE|ATTACH|DETACH|VACUUM)", re.I)
+_CHANGES_FILES = re.compile(
+    r"\s*(BEGIN IMMEDIATE|COMMIT|INSERT|UPDATE|DELETE|REPLACE|ATTACH|DETACH|VACUUM)", re.I
+)
 
 
 class Crash(BaseException):

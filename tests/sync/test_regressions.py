@@ -203,6 +203,28 @@ def test_a_restored_server_gets_back_what_a_first_load_showed_that_was_cut(place
     assert living == [2]
 
 
+def test_a_snapshot_that_passes_an_answered_deletion_leaves_its_grave(places: Places) -> None:
+    steps: Sequence[Step] = [
+        ("add", {"device": "phone", "slot": 0, "level": SHARED, "scope": "work"}),
+        ("sync", {"device": "phone"}),
+        ("limits", {"page_bytes": 1, "operations": 500, "chunk_bytes": 4096}),
+        ("web_add", {"slot": 1, "level": SHARED, "scope": "work"}),
+        ("web_add", {"slot": 2, "level": SHARED, "scope": "work"}),
+        ("delete", {"device": "phone", "slot": 0}),
+        ("sync", {"device": "phone", "faults": ("ok", "request lost")}),
+        ("collect", {}),
+        ("sync", {"device": "phone"}),
+    ]
+    graves: list[bool] = []
+
+    def look(world: World) -> None:
+        (memory_id,) = world.ids(ACME, 0)
+        graves.append(memory_id in world.held(world.device("phone")).graves)
+
+    play(steps, places, look=look)
+    assert graves == [True]
+
+
 def test_who_creates_what_is_there_already_is_told_how_it_is(places: Places) -> None:
     with new_world(places) as world:
         memory_id = world.new_id(ACME, 0)
