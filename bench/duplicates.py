@@ -1,8 +1,8 @@
 """What it costs an Add to look for what says the same: with and without, in turn in one run; prints ratios.
 
 One caller adds memories of usual size to one stream of a SQLite file with ``synchronous=FULL``, one at a time
-and a hundred at a time, which it does not say yet, where it has few rows and where it has many; then some that
-it says. CPU is the process's, per memory; the vector is given.
+and a hundred at a time, which it does not say yet, where it has few rows and where it has many; then some
+that it says. CPU is the process's, per memory; the vector is given.
 
     python bench/duplicates.py [--rows 100000]
 """
