@@ -105,9 +105,8 @@ def _destination(
     if chosen is not Format.CHATGPT:
         if options.policy:
             raise typer.BadParameter("is for conversations; the file holds memories", param_hint="--policy")
-        parse = from_mem0 if chosen is Format.MEM0 else from_line
         whom = Whom(_subject(session, settings), options.from_user)
-        return lambda found: _put_memories(found, parse, whom, options, session, tally)
+        return lambda found: _put_memories(found, chosen, whom, options, session, tally)
     if options.from_user:
         raise typer.BadParameter("is for memories; the file holds conversations", param_hint="--from-user")
     if session.remote is None or not settings.user:
@@ -160,12 +159,15 @@ def _run(file: Path, put: Put, tally: Tally, show: Show, settings: Settings) -> 
 
 def _put_memories(
     found: Iterable[tuple[Place, Document | Skipped]],
-    parse: Callable[[object], v1.Memory],
+    chosen: Format,
     whom: Whom,
     options: Options,
     session: Session,
     tally: Tally,
 ) -> None:
+    parse = from_mem0 if chosen is Format.MEM0 else from_line
+    # What was exported comes back as it was, even where two memories say the same.
+    dedup = v1.DEDUP_ON if chosen is Format.MEM0 else v1.DEDUP_OFF
     batch: list[Placed] = []
     for place, document in found:
         try:
@@ -179,10 +181,10 @@ def _put_memories(
             continue
         batch.append((place, memory))
         if len(batch) == MAX_BATCH:
-            store(session, batch, tally)
+            store(session, batch, tally, dedup)
             batch = []
     if batch:
-        store(session, batch, tally)
+        store(session, batch, tally, dedup)
 
 
 def _put_conversations(

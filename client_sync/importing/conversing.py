@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -13,7 +15,7 @@ from client_sync.importing.patience import patiently
 from client_sync.importing.skipping import Reason, Skipped
 from client_sync.importing.tally import Tally
 from scrubjay import v1
-from scrubjay.errors import InvalidField, RequestIdReused
+from scrubjay.errors import DeadlineExceeded, InvalidField, RequestIdReused, ScrubjayError
 from scrubjay.memory import MAX_CONTENT_BYTES, Micros, id_bytes
 from scrubjay.wire import to_timestamp, to_value
 
@@ -22,9 +24,12 @@ MAX_MESSAGES = 100
 MAX_TEXT_BYTES = 1024 * 1024
 """Of one Add: a quarter of what a server takes in one message."""
 ADD_SECONDS = 120.0
-"""How long the server may take for one: rules take seconds for the largest."""
+"""How long one call waits: rules take seconds for the largest. A model may take several calls."""
+MODEL_SECONDS = 1200.0
+"""How long a model may take for one Add before the import ends; the work goes on all the same."""
 REPEATABLE = Micros(23 * 3_600_000_000)
 """How long a repeat with the same request_id is safe, with an hour for clocks that differ."""
+_BETWEEN_CALLS_SECONDS = 0.2
 _CLOCKS_DIFFER = 3_600_000_000
 _MESSAGE = re.compile(r"messages\[(\d+)\]")
 _PAGE_SIZE = 1000
@@ -105,6 +110,10 @@ class Conversations:
                 tally.leave_out(Skipped(left[n].place, Reason.REFUSED, why) for n, why in wrong.items())
                 left = [message for n, message in enumerate(left) if n not in wrong]
                 request_id = ""
+            except ScrubjayError as error:
+                if "operation_id" in error.metadata:  # it ended, and a repeat would be told the same
+                    self._marks.failed(request_id)
+                raise
             else:
                 self._marks.arrived(request_id)
                 tally.imported += len(left)
@@ -120,15 +129,31 @@ class Conversations:
             messages=[_spoken(message) for message in messages],
             policy=self._policy,
             template=self._template,
+            wait=True,
         )
         request.template.source.conversation_id = conversation_id
+        return self._answer(request)
+
+    def _answer(self, request: v1.AddRequest) -> v1.AddResponse:
+        """The results, which a model may need several calls for. DeadlineExceeded where it needs too long."""
         add = partial(self._remote.memories.Add, timeout=ADD_SECONDS)
-        return patiently(lambda: self._remote.call(add, request))
+        until = time.monotonic() + MODEL_SECONDS
+        while (response := patiently(lambda: self._remote.call(add, request))).operation_id:
+            if time.monotonic() > until:
+                raise DeadlineExceeded("the server is still at work on what it was sent last")
+            time.sleep(_BETWEEN_CALLS_SECONDS)
+        return response
 
     def _request_id(self, conversation_id: str, messages: Sequence[Message]) -> str:
+        """The same for the same messages, unless it is known that this one failed for good."""
         policy = v1.WritePolicy.Name(self._policy)
         ids = [message.id for message in messages]
-        return f"import-{digest(self._template.user_id, policy, conversation_id, *ids).hex()}"
+        for attempt in itertools.count():
+            made = digest(self._template.user_id, policy, conversation_id, str(attempt), *ids)
+            request_id = f"import-{made.hex()}"
+            if not self._marks.has_failed(request_id):
+                break
+        return request_id
 
     def _is_stored(self, conversation_id: str, messages: Sequence[Message], began_at: Micros) -> bool:
         """Whether a call that began too long ago to be repeated did store its memories."""

@@ -27,6 +27,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS taken (mark BLOB PRIMARY KEY) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS sending (mark BLOB PRIMARY KEY, request_id TEXT NOT NULL,"
     " began_at INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS failed (request_id TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 
 
@@ -96,6 +97,17 @@ class Marks:
         """What went by this call was not stored."""
         with self._transaction():
             self._sql.execute("DELETE FROM sending WHERE request_id = ?", (request_id,))
+
+    def failed(self, request_id: str) -> None:
+        """What went by this call was not stored, and the server would say so again."""
+        with self._transaction():
+            self._sql.execute("DELETE FROM sending WHERE request_id = ?", (request_id,))
+            self._sql.execute("INSERT OR IGNORE INTO failed VALUES (?)", (request_id,))
+
+    def has_failed(self, request_id: str) -> bool:
+        """Whether this call is known to have failed."""
+        found = self._sql.execute("SELECT 1 FROM failed WHERE request_id = ?", (request_id,))
+        return found.fetchone() is not None
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

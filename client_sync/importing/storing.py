@@ -30,8 +30,11 @@ _ITS_PLACE = re.compile(r"memories\[\d+\]\.")
 """Where a memory stood in the request, which nobody saw."""
 
 
-def store(session: Session, batch: Sequence[Placed], tally: Tally) -> None:
-    """Store at most ``MAX_BATCH`` memories whose ids are not there yet. ScrubjayError, ReplicaUnwritable."""
+def store(session: Session, batch: Sequence[Placed], tally: Tally, dedup: v1.Dedup.ValueType) -> None:
+    """Store at most ``MAX_BATCH`` memories whose ids are not there yet. ScrubjayError, ReplicaUnwritable.
+
+    ``dedup`` says whether a server stores what another memory says too; a device always does.
+    """
     unique: dict[str, Placed] = {}
     for place, memory in batch:
         unique.setdefault(memory.id, (place, memory))
@@ -39,7 +42,7 @@ def store(session: Session, batch: Sequence[Placed], tally: Tally) -> None:
     tally.already_there += len(batch) - len(unique) + len(there)
     new = [placed for memory_id, placed in unique.items() if memory_id not in there]
     if new:
-        tally.leave_out(_added(session, new, tally))
+        tally.leave_out(_added(session, new, tally, dedup))
 
 
 def _present(session: Session, ids: Sequence[str]) -> set[str]:
@@ -60,9 +63,11 @@ def _is_here(local: LocalMemories, memory_id: str) -> bool:
     return True
 
 
-def _added(session: Session, batch: Sequence[Placed], tally: Tally) -> Iterator[Skipped]:
+def _added(
+    session: Session, batch: Sequence[Placed], tally: Tally, dedup: v1.Dedup.ValueType
+) -> Iterator[Skipped]:
     """Add the memories, and give what was refused."""
-    request = v1.AddRequest(memories=[memory for _, memory in batch])
+    request = v1.AddRequest(memories=[memory for _, memory in batch], dedup=dedup)
     try:
         results = patiently(lambda: session.call(_add_of(session), request)).results
     except (MemoryExists, InvalidField) as error:
@@ -71,7 +76,7 @@ def _added(session: Session, batch: Sequence[Placed], tally: Tally) -> Iterator[
             yield _refused(batch[0][0], error.code, error.reason, error.message)
             return
         for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
-            yield from _added(session, half, tally)
+            yield from _added(session, half, tally, dedup)
         return
     for (place, _), result in zip(batch, results, strict=True):
         if result.HasField("error"):

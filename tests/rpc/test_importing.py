@@ -224,6 +224,20 @@ def test_an_export_of_mem0_goes_to_its_users(run: Run, dev: Tenant, tmp_path: Pa
     assert run("import", str(bare)).out == "imported 0, already there 3, skipped 0\n"
 
 
+def test_what_two_memories_say_comes_back_twice_and_mem0s_is_stored_once(
+    run: Run, dev: Tenant, tmp_path: Path
+) -> None:
+    said = [{"content": "I like tea"}, {"content": "I like tea!"}]
+    twice = lines(tmp_path / "m.jsonl", said)
+    assert run("import", str(twice), "--user", "alice").out.startswith("imported 2,")
+    mem0 = lines(tmp_path / "mem0.jsonl", [{"memory": "i like tea"}, {"memory": "I like coffee"}])
+    ran = run("import", str(mem0), "--user", "alice")
+    assert (ran.code, ran.out) == (0, "imported 1, already there 0, duplicates 1, skipped 0\n")
+    assert len(stored(dev)) == 3
+    again = run("import", str(mem0), "--user", "alice")
+    assert again.out == "imported 0, already there 1, duplicates 1, skipped 0\n"
+
+
 def test_a_device_takes_memories_offline_and_sends_them(
     serving: Serving, device: Run, tmp_path: Path
 ) -> None:

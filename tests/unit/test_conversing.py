@@ -18,7 +18,15 @@ from client_sync.importing.marks import Marks, marks_of
 from client_sync.importing.skipping import Place
 from client_sync.importing.tally import Tally
 from scrubjay import v1
-from scrubjay.errors import FieldViolation, InvalidField, RequestIdReused, ScrubjayError, Unavailable
+from scrubjay.errors import (
+    DeadlineExceeded,
+    FieldViolation,
+    InvalidField,
+    OperationCancelled,
+    RequestIdReused,
+    ScrubjayError,
+    Unavailable,
+)
 from scrubjay.memory import Micros, new_memory_id
 
 HOUR = 3_600_000_000
@@ -37,11 +45,14 @@ class Server:
     now: int = 1_800_000_000_000_000
     step: int = 0
     ends_at: set[int] = field(default_factory=set)
+    asked: list[str] = field(default_factory=list)
     stored: list[v1.Memory] = field(default_factory=list)
     requests: list[v1.AddRequest] = field(default_factory=list)
     answers: dict[str, tuple[int, v1.AddRequest, v1.AddResponse]] = field(default_factory=dict)
     fails: list[ScrubjayError] = field(default_factory=list)
     status: int = v1.ADD_STATUS_ADDED
+    busy: int = 0
+    """How many calls are told that a model is still at work."""
     issues: list[v1.AddIssue] = field(default_factory=list)
 
     @property
@@ -58,6 +69,7 @@ class Server:
 
     def Add(self, request: v1.AddRequest, timeout: float = 0) -> v1.AddResponse:
         self.pass_step()
+        self.asked.append(request.request_id)
         if self.fails:
             raise self.fails.pop(0)
         copy = v1.AddRequest()
@@ -70,6 +82,9 @@ class Server:
             return answer
         if wrong := [n for n, message in enumerate(request.messages) if message.content == "bad"]:
             raise InvalidField(FieldViolation(f"messages[{n}].content", "is bad") for n in wrong)
+        if self.busy:
+            self.busy -= 1
+            return v1.AddResponse(operation_id="op")
         answer = v1.AddResponse()
         for message in request.messages:
             memory = answer.results.add(status=self.status).memory
@@ -99,7 +114,7 @@ class SteppedMarks:
 
     def __init__(self, marks: Marks, server: Server) -> None:
         self._marks, self._server = marks, server
-        self.taken, self.sending = marks.taken, marks.sending
+        self.taken, self.sending, self.has_failed = marks.taken, marks.sending, marks.has_failed
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         def change(*arguments: object) -> None:
@@ -193,9 +208,33 @@ def test_what_a_model_could_not_use_and_what_was_known_is_counted(tmp_path: Path
     tally = put(Server(issues=issues), tmp_path, conversation("c", 3))
     assert (tally.imported, tally.learnt, dict(tally.skipped)) == (3, 3, {"model": 2})
     assert [(one.place.message, one.why) for one in tally.faults] == [("m1", "no answer"), ("m0", "too many")]
-    known = put(Server(status=v1.ADD_STATUS_ADDED + 1), tmp_path, conversation("d", 2))
+    known = put(Server(status=v1.ADD_STATUS_DUPLICATE), tmp_path, conversation("d", 2))
     assert (known.imported, known.learnt, known.duplicates) == (2, 0, 2)
     assert known.line() == "imported 2, learnt 0, already there 0, duplicates 2, skipped 0"
+
+
+def test_a_model_is_waited_for_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    server = Server(busy=3)
+    assert put(server, tmp_path, conversation("c", 2)).learnt == 2
+    assert len(server.requests) == 4
+    assert {request.wait for request in server.requests} == {True}
+    assert len({request.request_id for request in server.requests}) == 1
+    monkeypatch.setattr(conversing, "MODEL_SECONDS", -1.0)
+    server = Server(busy=1)
+    with pytest.raises(DeadlineExceeded):
+        put(server, tmp_path, conversation("d", 2))
+    assert put(server, tmp_path, conversation("d", 2)).imported == 2
+    assert server.requests[0].request_id == server.requests[1].request_id
+
+
+def test_a_model_that_failed_for_good_is_asked_anew_by_the_next_import(tmp_path: Path) -> None:
+    server = Server(fails=[OperationCancelled("op"), OperationCancelled("op")])
+    for _ in range(2):
+        with pytest.raises(OperationCancelled):
+            put(server, tmp_path, conversation("c", 2))
+    assert put(server, tmp_path, conversation("c", 2)).imported == 2
+    assert len(set(server.asked)) == len(server.asked) == 3
 
 
 def test_an_error_that_is_about_no_message_ends_it(tmp_path: Path) -> None:
