@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from rpc.conftest import Serving, Tenant
+from rpc.slow_model import SlowModel
 from scrubjay import v1
+from scrubjay.errors import ModelMismatch
 from tests.running import Ran, runner
 
 Run = Callable[..., Ran]
@@ -342,6 +344,49 @@ def test_an_import_that_the_server_leaves_says_how_far_it_came(
     assert ran.code == 1
     assert "no server answers at" in ran.err
     assert not (tmp_path / "report").exists()
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowModel]:
+    """What asks a model; named before the server, so that it outlives it."""
+    model = SlowModel()
+    model.install(monkeypatch)
+    yield model
+    model.release()
+
+
+def test_a_model_that_is_still_at_work_when_the_import_is_killed_is_not_asked_twice(
+    model: SlowModel, run: Run, dev: Tenant, tmp_path: Path
+) -> None:
+    file = tmp_path / "conversations.json"
+    talk = conversation("talk", *[("user", unlike_others(n)) for n in range(3)])
+    file.write_text(json.dumps([talk]), encoding="utf-8")
+    arguments = ["import", str(file), "--user", "alice", "--policy", "append"]
+    try:
+        assert kill_in_the_middle(arguments, reaches(lambda: len(model.asked), 1))
+    finally:
+        model.release()
+    assert run(*arguments).out == "imported 3, learnt 3, already there 0, skipped 0\n"
+    assert run(*arguments).out == "imported 0, learnt 0, already there 3, skipped 0\n"
+    assert len(stored(dev)) == 3
+    assert len(model.asked) == 1
+
+
+def test_a_model_that_fails_is_asked_again_by_the_next_import(
+    model: SlowModel, run: Run, dev: Tenant, tmp_path: Path
+) -> None:
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([conversation("talk", ("user", "I like tea."))]), encoding="utf-8")
+    arguments = ["import", str(file), "--user", "alice", "--policy", "append"]
+    model.error = ModelMismatch("the model is of another kind")
+    model.release()
+    failed = run(*arguments)
+    assert failed.code == 1
+    assert "the model is of another kind; imported 0," in failed.err
+    assert "run it again to go on" in failed.err
+    model.error = None
+    assert run(*arguments).out == "imported 1, learnt 1, already there 0, skipped 0\n"
+    assert len(stored(dev)) == 1
 
 
 # --- killed --------------------------------------------------------------------------------------
