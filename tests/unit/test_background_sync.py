@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from google.protobuf import timestamp_pb2
 
+from client_sync import replica_file
 from client_sync.background import FIRST_SECONDS, LONGEST_SECONDS, BackgroundSync
 from client_sync.identity import Identity
 from client_sync.replica import Replica
@@ -154,11 +157,23 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def news(content: str, since: int, until: int) -> v1.WatchResponse:
     """One new memory on the stream."""
+    return told(_whole(content, until), since, until)
+
+
+def taken_back(since: int, until: int) -> v1.WatchResponse:
+    """The memory is private to somebody else now."""
+    return told(v1.Change(kind=v1.CHANGE_KIND_RETRACTED), since, until)
+
+
+def _whole(content: str, until: int) -> v1.Change:
     memory = Memory(id=ID, content=content, created_at=Micros(1), user_id="ann")
     stamps = create(memory, Stamp(until << 16, ReplicaId(b"s" * 16))).stamps
-    change = whole(
-        to_message(memory, CommitStamp(until)).SerializeToString(), pack_field_stamps(stamps), ME.subject
-    )
+    message = to_message(memory, CommitStamp(until)).SerializeToString()
+    return whole(message, pack_field_stamps(stamps), ME.subject)
+
+
+def told(change: v1.Change, since: int, until: int) -> v1.WatchResponse:
+    """One change on the stream."""
     return v1.WatchResponse(
         from_sync_at=f"cursor-{since}",
         page=seal_page([(ID, CommitStamp(until), change)]),
@@ -240,6 +255,43 @@ def test_it_is_silent_while_nothing_happens(world: World) -> None:
         eventually(lambda: world.reports)
     assert len(world.server.requests) == 1
     assert world.delays[:-1] == []  # the last one was cut short by stopping
+
+
+def test_what_the_stream_takes_back_is_overwritten_by_a_synchronization(world: World) -> None:
+    with world.background():
+        world.stream.send(news("from elsewhere", 1, 2))
+        eventually(lambda: in_files(world, b"from elsewhere"))
+        world.server.head = 3
+        world.stream.send(taken_back(2, 3))
+        eventually(lambda: not in_files(world, b"from elsewhere"))
+    assert world.errors == []
+
+
+def test_what_can_not_be_overwritten_yet_is_tried_again_after_a_wait(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_file, "FORGET_SECONDS", 0.0)
+    with (
+        world.background(),
+        closing(sqlite3.connect(world.replica.file.path, isolation_level=None)) as reader,
+    ):
+        world.stream.send(news("from elsewhere", 1, 2))
+        eventually(lambda: world.reports)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM rows").fetchone()
+        world.server.head = 3
+        world.stream.send(taken_back(2, 3))
+        eventually(lambda: world.delays)
+        assert in_files(world, b"from elsewhere")
+        reader.execute("COMMIT")
+        eventually(lambda: not in_files(world, b"from elsewhere"))
+    assert world.errors == []
+
+
+def in_files(world: World, text: bytes) -> bool:
+    """Whether any byte of the replica's files tells of the text."""
+    path = world.replica.file.path
+    return any(text in each.read_bytes() for each in path.parent.glob(f"{path.name}*"))
 
 
 # --- errors --------------------------------------------------------------------------------------
