@@ -15,7 +15,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from rpc.conftest import Serving, Tenant
 from rpc.refusal import refused
-from scrubjay import v1
+from scrubjay import connect, v1
+from server.app import App
 from server.config import Settings
 from tests.chat_server import Asked, ChatServer, said, said_json
 from tests.model_server import Answer, silence
@@ -39,8 +40,8 @@ def chat() -> Iterator[ChatServer]:
         yield server
 
 
-@pytest.fixture
-def settings(settings: Settings, chat: ChatServer) -> Settings:
+def with_chat(settings: Settings, chat: ChatServer) -> Settings:
+    """The settings of a server that asks this chat model."""
     chosen = Settings(
         chat_base_url=chat.base_url,
         chat_model="talker",
@@ -48,6 +49,11 @@ def settings(settings: Settings, chat: ChatServer) -> Settings:
         chat_timeout_seconds=TIMEOUT_SECONDS,
     )
     return settings.model_copy(update=chosen.model_dump(include=chosen.model_fields_set))
+
+
+@pytest.fixture
+def settings(settings: Settings, chat: ChatServer) -> Settings:
+    return with_chat(settings, chat)
 
 
 def at(day: str) -> Timestamp:
@@ -146,22 +152,37 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("what", CASES)
-def test_what_a_model_answers_and_what_the_caller_gets(dev: Tenant, chat: ChatServer, what: str) -> None:
-    expected = CASES[what]
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tenant, ChatServer]]:
+    """One server for the answers that end well: those that don't open its circuit breaker."""
+    settings = Settings(listen="127.0.0.1:0", data_dir=tmp_path_factory.mktemp("data"), embedder="hash")
+    with ChatServer() as chat, App(with_chat(settings, chat)) as app:
+        assert app.first_credentials is not None
+        key = app.first_credentials.service.secret
+        with connect(app.address, key) as channel:
+            yield Tenant("dev", key, channel, v1.MemoryServiceStub(channel)), chat
+
+
+@pytest.mark.parametrize("what", [what for what, case in CASES.items() if case.error is None])
+def test_what_a_model_answers_and_what_the_caller_gets(shared: tuple[Tenant, ChatServer], what: str) -> None:
+    (dev, chat), expected = shared, CASES[what]
     chat.script.extend(expected.answers)
-    texts = ("I prefer green tea.", "我养了一只叫豆豆的狗。")
-    if expected.error is not None:
-        with refused() as call:
-            learn(dev, *texts)
-        assert call.code == expected.error
-        assert "secret" not in str(call)
-        assert stored(dev) == []
-        return
-    response = learn(dev, *texts)
+    response = learn(dev, *BOTH, template=v1.Memory(user_id=what))
     assert (contents(response), kinds(response)) == (list(expected.stored), list(expected.issues))
-    assert {one.memory.id for one in response.results} == {memory.id for memory in stored(dev)}
+    memories = dev.memories.List(v1.ListRequest(user_id=what)).memories
+    assert {one.memory.id for one in response.results} == {memory.id for memory in memories}
     assert all(issue.sentence for issue in response.issues)
+    assert not chat.script
+
+
+@pytest.mark.parametrize("what", [what for what, case in CASES.items() if case.error is not None])
+def test_what_a_model_fails_with_and_what_the_caller_gets(dev: Tenant, chat: ChatServer, what: str) -> None:
+    chat.script.extend(CASES[what].answers)
+    with refused() as call:
+        learn(dev, *BOTH)
+    assert call.code == CASES[what].error
+    assert "secret" not in str(call)
+    assert stored(dev) == []
 
 
 # --- APPEND -----------------------------------------------------------------------------------------
