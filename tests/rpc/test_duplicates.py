@@ -205,6 +205,31 @@ def test_a_repeated_request_gets_its_first_answer(dev: Tenant) -> None:
     assert first.results[0].status == ADDED
 
 
+def learn(tenant: Tenant, *texts: str) -> list[v1.AddResult]:
+    messages = [v1.ConversationMessage(role="user", content=text) for text in texts]
+    return list(tenant.memories.Add(v1.AddRequest(messages=messages, template=alice(""))).results)
+
+
+def test_a_correction_that_was_said_before_replaces_all_the_same(dev: Tenant) -> None:
+    vim, vs_code = "I use Vim for writing code.", "I no longer use Vim, I write code in VS Code now."
+    (first,) = learn(dev, vim)
+    repeated, correction = learn(dev, vim, vs_code)
+    assert [repeated.status, correction.status] == [DUPLICATE, ADDED]
+    assert repeated.memory.id == first.memory.id
+    assert repeated.memory.superseded_by == correction.memory.id
+    again, known = learn(dev, vim, vs_code)
+    assert [again.status, known.status] == [ADDED, DUPLICATE]
+    assert known.memory.id == correction.memory.id
+    assert again.memory.superseded_by == correction.memory.id
+    (third,) = learn(dev, vim)
+    (last,) = learn(dev, vs_code)
+    assert [third.status, last.status] == [ADDED, DUPLICATE]
+    assert list(last.superseded_ids) == [third.memory.id]
+    living = {memory.id: memory.superseded_by for memory in stored(dev)}
+    assert [memory_id for memory_id, successor in living.items() if not successor] == [correction.memory.id]
+    assert set(living.values()) == {"", correction.memory.id}
+
+
 TEA = (
     "I prefer tea over coffee.",
     "I like tea more than coffee.",
