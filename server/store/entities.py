@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, bindparam, delete, func, or_, select, tuple_
+from sqlalchemy import Select, and_, bindparam, delete, func, literal_column, or_, select, tuple_
 
 from scrubjay.memory import ClientId, MemoryId, Micros, PrivacyLevel
 from server.store.lookups import AMONG, ids_value
@@ -230,7 +230,7 @@ _ENTITIES = (
         > tuple_(bindparam("after"), bindparam("after_id", type_=mentions.c.entity_id.type)),
     )
     .group_by(*_MENTIONED)
-    .having(or_(bindparam("kind") == 0, func.min(mentions.c.kind) == bindparam("kind")))
+    .having(or_(bindparam("kind") == literal_column("0"), func.min(mentions.c.kind) == bindparam("kind")))
     .order_by(*_MENTIONED)
     .limit(bindparam("limit"))
 )

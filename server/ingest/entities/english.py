@@ -7,7 +7,15 @@ from collections.abc import Iterator
 
 from server.ingest.entities.entity import SUBJECT, Claim, EntityKind, Mention
 from server.ingest.entities.placed import Form, Placed, Told, form
-from server.ingest.entities.words import ANIMALS, BEGINNINGS, KIN, NO_NAMES, PLACES, TOOLS
+from server.ingest.entities.words import (
+    ANIMALS,
+    BEGINNINGS,
+    GIVEN_NAMES,
+    KIN,
+    NO_NAMES,
+    PLACES,
+    TOOLS,
+)
 
 _CAP = (
     r"(?:(?:Mc|Mac|O['’]|D['’])?[A-Z][a-zß-ÿ]+(?:[A-Z][a-z]+)*(?:-[A-Z][a-zß-ÿ]+)*|[A-Z]{2,}[a-z0-9+#]*"
@@ -282,13 +290,15 @@ def _is_marked(name: str, rest: str) -> bool:
     """Whether a single word at a beginning shows by itself that it is a name."""
     low = name.lower()
     inner = any(character.isupper() for character in name[1:])
-    return low in PLACES or inner or _OWNS.match(rest) is not None
+    return low in PLACES or low in GIVEN_NAMES or inner or _OWNS.match(rest) is not None
 
 
 def _kind(name: str) -> EntityKind:
     if _ORGANISATION.search(name):
         return EntityKind.ORGANISATION
-    return EntityKind.PLACE if name.lower() in PLACES else EntityKind.NAME
+    if name.lower() in PLACES:
+        return EntityKind.PLACE
+    return EntityKind.PERSON if name.split(" ")[0].lower() in GIVEN_NAMES else EntityKind.NAME
 
 
 def claims(text: str) -> Iterator[Told]:

@@ -26,6 +26,9 @@ MOST_NAME = 60
 """Characters of a name."""
 
 _MACHINES = frozenset((ASSISTANT, *UNREAD_ROLES, "ai", "bot", "agent", "model"))
+_NARROW = {code: code - 0xFEE0 for a, z in ("０９", "ＡＺ", "ａｚ") for code in range(ord(a), ord(z) + 1)}
+_NARROW[ord("\u3000")] = ord(" ")
+"""Wide letters, digits and spaces as narrow ones."""
 _HAN = re.compile("[\u3400-\u9fff]")
 _LATIN = re.compile("[A-Za-z]{2}")
 _ASKS = re.compile(r"[?？]\W*$|[吗呢]\W*$")
@@ -38,6 +41,7 @@ _ADDRESS = re.compile(
 
 def extract(text: str, role: str = "") -> Named:
     """What ``text``, said by ``role``, names and says. A pure function, which never raises."""
+    text = text if text.isascii() else text.translate(_NARROW)
     speaker, start = _speaker(text, role)
     found: list[Placed] = list(_addresses(text)) if "@" in text or "://" in text or "www." in text else []
     told: list[Told] = []
@@ -49,10 +53,10 @@ def extract(text: str, role: str = "") -> Named:
             for one in places
         )
         told += (Told(one.start + start + span.start, one.claim) for one in claims)
-    named = [] if speaker is None or speaker == SUBJECT else [Placed(-1, -1, speaker)]
-    if not found and not told and not named:
-        return NOTHING
-    return _joined([*named, *found], told)
+    if speaker is not None and speaker != SUBJECT:
+        found.append(Placed(-1, -1, speaker))
+    found += (Placed(one.start, one.start + len(one.claim.object.name), one.claim.object) for one in told)
+    return _joined(found, told) if found else NOTHING
 
 
 def _speaker(text: str, role: str) -> tuple[Mention | None, int]:

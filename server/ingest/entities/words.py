@@ -142,6 +142,31 @@ ZH_KIN = {
     "猫": "cat",
 }
 
+_GIVEN_NAMES = """
+Aaron Adam Adrian Agnes Ahmed Aisha Alan Albert Alejandro Alex Alexander Alexandra Alice Alicia Amanda
+Amelia Amy Ana Anders Andrea Andreas Andrew Angela Anita Anja Ann Anna Anne Annie Anthony Antonio Arthur
+Astrid Audrey Barbara Beatrice Ben Benjamin Bernard Bob Boris Brenda Brian Bruno Carla Carlos Carmen
+Caroline Catherine Cecilia Charles Charlotte Chloe Chris Christian Christina Christopher Clara Claire
+Claudia Clemens Colin Daniel Daniela Dave David Deborah Denise Dennis Diana Diego Dominik Dora Doris Dorothy
+Edith Edward Elena Eleanor Elias Elisa Elizabeth Ella Ellen Emil Emily Emma Eric Erik Erika Esther Ethan Eva
+Evan Felix Fiona Florian Frances Francesca Francis Franz Frederick Fritz Gabriel Gabriela George Gina Giulia
+Gloria Greta Greg Gustav Hannah Hans Harold Harry Hassan Heidi Helen Helena Henry Hugo Ian Ibrahim Ida Igor
+Ingrid Irene Isaac Isabel Isabella Ivan Jack Jakob James Jane Janet Jasmine Jason Jennifer Jeremy Jessica
+Jim Joan Joanna Joe Johann Johannes John Jon Jonas Jonathan Jose Josef Joseph Joshua Juan Julia Julian
+Juliana Karen Karl Katarina Kate Katherine Kathleen Keith Kelly Kenneth Kevin Lara Larissa Laura Lauren Lena
+Leo Leon Leonard Liam Linda Lisa Louis Louise Luca Lucas Lucia Lucy Luis Lukas Luke Lydia Maja Malik Manuel
+Marco Margaret Maria Marie Marina Mario Marta Martha Martin Mary Mateo Matthew Matthias Maya Melanie Melissa
+Mia Michael Michelle Miguel Mike Miriam Mohammed Monica Nadia Natalie Nathan Nicholas Nicole Nina Noah Nora
+Oliver Olivia Omar Oscar Oskar Otto Pablo Pamela Patricia Patrick Paul Paula Pedro Peter Philip Priya Rachel
+Rafael Rahul Ralph Raymond Rebecca Richard Rita Robert Roberto Roger Ronald Rosa Ruth Ryan Sabine Sally
+Samantha Samuel Sandra Sara Sarah Sebastian Sergio Sharon Silvia Simon Sofia Sophia Sophie Stefan Stella
+Stephanie Stephen Steve Steven Susan Susanne Sven Sylvia Teresa Theo Theresa Thomas Tim Timothy Tina Tobias
+Tom Tommy Tony Valentina Vanessa Vera Victor Victoria Viktor Vincent Vivian Walter Wendy William Yasmin Yuki
+Yusuf Zoe
+"""
+GIVEN_NAMES = frozenset(_GIVEN_NAMES.lower().split())
+"""Common ones that are hardly anything else: no Will, Mark, May, Rose, Paris or Jordan."""
+
 _PLACES = """
 Berlin Munich Hamburg Frankfurt Cologne Paris Lyon Marseille London Manchester Edinburgh Glasgow Dublin
 Oxford Cambridge Madrid Barcelona Lisbon Rome Milan Florence Venice Naples Vienna Zurich Geneva Brussels
