@@ -3,186 +3,90 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.struct_pb2 import Value
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from rpc.conftest import Serving, Tenant
+from rpc.modelling import (
+    APPEND,
+    BOTH,
+    CASES,
+    RECONCILE,
+    TEA,
+    UNAVAILABLE,
+    at,
+    contents,
+    deciding,
+    kinds,
+    learn,
+    stored,
+    told,
+    with_chat,
+)
 from rpc.refusal import refused
 from scrubjay import connect, v1
 from server.app import App
 from server.config import Settings
-from tests.chat_server import Asked, ChatServer, said, said_json
-from tests.model_server import Answer, silence
+from tests.chat_server import Asked, ChatServer, every_message, said_json
+from tests.model_server import Answer
 
-APPEND, RECONCILE = v1.WRITE_POLICY_APPEND, v1.WRITE_POLICY_RECONCILE
-ALICE = v1.Memory(user_id="alice", source=v1.Source(conversation_id="c1"))
-KINDS = v1.AddIssue.Kind
 PAGE = Path(__file__).parents[2] / "docs" / "writing.md"
-TIMEOUT_SECONDS = 1.5
-
-
-@pytest.fixture(params=["sqlite"])
-def backend(request: pytest.FixtureRequest) -> str:
-    """The database; what it decides is tested on each."""
-    return str(request.param)
-
-
-@pytest.fixture
-def chat() -> Iterator[ChatServer]:
-    with ChatServer() as server:
-        yield server
-
-
-def with_chat(settings: Settings, chat: ChatServer) -> Settings:
-    """The settings of a server that asks this chat model."""
-    chosen = Settings(
-        chat_base_url=chat.base_url,
-        chat_model="talker",
-        chat_api_key="chat-secret",
-        chat_timeout_seconds=TIMEOUT_SECONDS,
-    )
-    return settings.model_copy(update=chosen.model_dump(include=chosen.model_fields_set))
-
-
-@pytest.fixture
-def settings(settings: Settings, chat: ChatServer) -> Settings:
-    return with_chat(settings, chat)
-
-
-def at(day: str) -> Timestamp:
-    time = Timestamp()
-    time.FromJsonString(f"{day}T08:00:00Z")
-    return time
-
-
-def told(*texts: str, role: str = "user", **fields: Any) -> list[v1.ConversationMessage]:
-    return [v1.ConversationMessage(role=role, content=text, **fields) for text in texts]
-
-
-def learn(tenant: Tenant, *texts: str, **fields: Any) -> v1.AddResponse:
-    given = {"template": ALICE, "policy": APPEND, "messages": told(*texts), "wait": True, **fields}
-    return tenant.memories.Add(v1.AddRequest(**given))
-
-
-def stored(tenant: Tenant) -> list[v1.Memory]:
-    return list(tenant.memories.List(v1.ListRequest(user_id="alice")).memories)
-
-
-def contents(response: v1.AddResponse) -> list[str]:
-    return [one.memory.content for one in response.results]
-
-
-def kinds(response: v1.AddResponse) -> list[str]:
-    return [KINDS.Name(issue.kind).removeprefix("KIND_") for issue in response.issues]
-
-
-# --- what a model answers, and what the caller gets -------------------------------------------------
-
-TEA = {"text": "I prefer green tea.", "category": "PREFERENCE", "tags": ["drinks"], "message": 0}
-DOG = {"text": "我养了一只叫豆豆的狗。", "category": "FACT", "message": 1}
-BOTH = [TEA["text"], DOG["text"]]
-RIGHT = json.dumps({"memories": [TEA, DOG]}, ensure_ascii=False)
-
-
-@dataclass(frozen=True)
-class Case:
-    """Answers, and what comes of them: memories, kinds of issues, or the code of an error. A channel repeats
-    what is UNAVAILABLE."""
-
-    answers: tuple[Callable[[Asked], Answer | None], ...]
-    stored: tuple[str, ...] = ()
-    issues: tuple[str, ...] = ()
-    error: grpc.StatusCode | None = None
-
-
-def case(*answers: Answer | str | None, **outcome: Any) -> Case:
-    steps = [said(one) if isinstance(one, str) else one for one in answers]
-    return Case(tuple((lambda _, step=step: step) for step in steps), **outcome)
-
-
-ONE, TWO = (BOTH[0],), tuple(BOTH)
-UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
-MANY = [{"text": f"Fact number {n} of this day."} for n in range(120)]
-CASES: dict[str, Case] = {
-    "JSON in a code fence": case(f"```json\n{RIGHT}\n```", stored=TWO),
-    "prose around the JSON": case(f"Sure, here it is [1]:\n{RIGHT}\nAnything else?", stored=TWO),
-    "thoughts before it": case(f"<think>Is [this] one?</think>{RIGHT}", stored=TWO),
-    "a list of strings": case(json.dumps(BOTH), stored=TWO),
-    "a `facts` key": case(json.dumps({"facts": BOTH}), stored=TWO),
-    "a tool call": case(
-        said("", tool_calls=[{"function": {"name": "remember", "arguments": RIGHT}}]), stored=TWO
-    ),
-    "keys are missing": case(json.dumps([{"text": TEA["text"]}, {"memory": DOG["text"]}]), stored=TWO),
-    "an item that says nothing": case(
-        json.dumps({"memories": [TEA, {"category": "FACT"}]}), stored=ONE, issues=("UNREADABLE",)
-    ),
-    "an id that it was not shown": case(
-        json.dumps({"memories": [{**TEA, "supersedes": [7], "linked": ["x"]}]}),
-        stored=ONE,
-        issues=("INVENTED_ID",),
-    ),
-    "half an answer": case(RIGHT[: RIGHT.index("豆豆")], stored=ONE, issues=("CUT",)),
-    "no list at all": case("I'm sorry, I can't do that.", issues=("UNREADABLE",)),
-    "a memory that is too long": case(
-        json.dumps([TEA, {"text": "long " * 5_000}]), stored=ONE, issues=("REFUSED",)
-    ),
-    "more than 100 memories": case(
-        json.dumps(MANY), stored=tuple(str(one["text"]) for one in MANY[:100]), issues=("TOO_MANY",)
-    ),
-    "the connection breaks off, then an answer": case(
-        Answer(body=b"x" * 200, hangs_up=True), RIGHT, stored=TWO
-    ),
-    "429 with Retry-After: 1, then an answer": case(
-        Answer(429, headers={"retry-after": "1"}), RIGHT, stored=TWO
-    ),
-    "429 with Retry-After: 60": case(*[Answer(429, headers={"retry-after": "60"})] * 9, error=UNAVAILABLE),
-    "500, then an answer": case(Answer(500), RIGHT, stored=TWO),
-    "500 again and again": case(*[Answer(500, b"chat-secret")] * 40, error=UNAVAILABLE),
-    "silence": case(*[silence()] * 20, error=UNAVAILABLE),
-    "200 with HTML": case(*[Answer(body=b"<html>Sign in</html>")] * 9, error=UNAVAILABLE),
-    "401": case(*[Answer(401, b"chat-secret")] * 9, error=UNAVAILABLE),
-    "404": case(Answer(404), error=grpc.StatusCode.FAILED_PRECONDITION),
-}
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tenant, ChatServer]]:
-    """One server for the answers that end well: those that don't open its circuit breaker."""
+def app_and_chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[App, ChatServer]]:
+    """One server for all of this, whose circuit breaker nothing here opens."""
     settings = Settings(listen="127.0.0.1:0", data_dir=tmp_path_factory.mktemp("data"), embedder="hash")
     with ChatServer() as chat, App(with_chat(settings, chat)) as app:
-        assert app.first_credentials is not None
-        key = app.first_credentials.service.secret
-        with connect(app.address, key) as channel:
-            yield Tenant("dev", key, channel, v1.MemoryServiceStub(channel)), chat
+        yield app, chat
+
+
+@pytest.fixture
+def chat(app_and_chat: tuple[App, ChatServer]) -> ChatServer:
+    """Its model, which remembers nothing of the test before."""
+    _, chat = app_and_chat
+    chat.script.clear()
+    chat.requests.clear()
+    chat.mind = every_message
+    return chat
+
+
+@pytest.fixture
+def serving(app_and_chat: tuple[App, ChatServer], request: pytest.FixtureRequest) -> Iterator[Serving]:
+    """The server, with a tenant of the test's own as its first."""
+    app, _ = app_and_chat
+    assert app.first_credentials is not None
+    with ExitStack() as stack:
+
+        def open_channel(target: str, key: str, **options: object) -> grpc.Channel:
+            return stack.enter_context(connect(target, key, **options))
+
+        first = app.first_credentials
+        admin = v1.TenantAdminServiceStub(open_channel(app.address, first.admin.secret))
+        channel = open_channel(app.address, first.service.secret)
+        dev = Tenant("dev", first.service.secret, channel, v1.MemoryServiceStub(channel))
+        serving = Serving(app, Settings(), admin, dev, open_channel)
+        tenant_id = f"t-{zlib.crc32(request.node.name.encode()):08x}"
+        yield replace(serving, dev=serving.tenant(tenant_id))
 
 
 @pytest.mark.parametrize("what", [what for what, case in CASES.items() if case.error is None])
-def test_what_a_model_answers_and_what_the_caller_gets(shared: tuple[Tenant, ChatServer], what: str) -> None:
-    (dev, chat), expected = shared, CASES[what]
+def test_what_a_model_answers_and_what_the_caller_gets(dev: Tenant, chat: ChatServer, what: str) -> None:
+    expected = CASES[what]
     chat.script.extend(expected.answers)
-    response = learn(dev, *BOTH, template=v1.Memory(user_id=what))
+    response = learn(dev, *BOTH)
     assert (contents(response), kinds(response)) == (list(expected.stored), list(expected.issues))
-    memories = dev.memories.List(v1.ListRequest(user_id=what)).memories
-    assert {one.memory.id for one in response.results} == {memory.id for memory in memories}
+    assert {one.memory.id for one in response.results} == {memory.id for memory in stored(dev)}
     assert all(issue.sentence for issue in response.issues)
     assert not chat.script
-
-
-@pytest.mark.parametrize("what", [what for what, case in CASES.items() if case.error is not None])
-def test_what_a_model_fails_with_and_what_the_caller_gets(dev: Tenant, chat: ChatServer, what: str) -> None:
-    chat.script.extend(CASES[what].answers)
-    with refused() as call:
-        learn(dev, *BOTH)
-    assert call.code == CASES[what].error
-    assert "secret" not in str(call)
-    assert stored(dev) == []
 
 
 # --- APPEND -----------------------------------------------------------------------------------------
@@ -231,35 +135,6 @@ def test_yesterday_is_the_day_before_the_message(dev: Tenant, chat: ChatServer) 
     assert result.memory.valid_to.ToDatetime().date().isoformat() == "2024-05-15"
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)
-def test_the_last_messages_of_a_scope_help_to_understand_the_next(dev: Tenant, chat: ChatServer) -> None:
-    for n in range(12):
-        learn(dev, f"Message {n}.")
-    assert [one["text"] for one in chat.asked[-1].data["before"]] == [f"Message {n}." for n in range(1, 11)]
-    learn(dev, "Elsewhere.", template=v1.Memory(user_id="alice", scope="work"))
-    assert chat.asked[-1].data["before"] == []
-    learn(dev, "Somebody else.", template=v1.Memory(user_id="bob"))
-    assert chat.asked[-1].data["before"] == []
-
-
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)
-@pytest.mark.parametrize("how", ["Delete", "DeleteAll", "DeleteByFilter"])
-def test_what_was_said_last_is_forgotten_with_what_is_deleted(
-    dev: Tenant, chat: ChatServer, how: str
-) -> None:
-    (result,) = learn(dev, "My code is 1234.").results
-    if how == "Delete":
-        dev.memories.Delete(v1.DeleteRequest(id=result.memory.id))
-    elif how == "DeleteAll":
-        dev.memories.DeleteAll(v1.DeleteAllRequest(user_id="alice"))
-    else:
-        of_alice = v1.Condition(field="category", operator=v1.OPERATOR_EQ, value=Value(string_value="FACT"))
-        chosen = v1.DeleteByFilterRequest(user_id="alice", filter=v1.Filter(condition=of_alice))
-        dev.memories.DeleteByFilter(chosen)
-    learn(dev, "Hello again.")
-    assert "1234" not in json.dumps(chat.requests[-1])
-
-
 def test_deleting_all_forgets_what_was_said_last_where_nothing_was_learnt(
     dev: Tenant, chat: ChatServer
 ) -> None:
@@ -273,7 +148,7 @@ def test_deleting_all_forgets_what_was_said_last_where_nothing_was_learnt(
 def test_the_model_is_told_nothing_that_who_reads_its_memories_may_not_see(
     serving: Serving, chat: ChatServer
 ) -> None:
-    phone = serving.named("dev", serving.dev.key, client_id="phone")
+    phone = serving.named(serving.dev.tenant_id, serving.dev.key, client_id="phone")
     private = {"privacy_level": v1.PRIVACY_LEVEL_PRIVATE}
     phone.add("The phone's own secret.", **private)
     serving.dev.add("A secret of this client.", **private)
@@ -314,16 +189,6 @@ def test_nothing_said_asks_no_model(dev: Tenant, chat: ChatServer) -> None:
     assert chat.requests == []
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)
-def test_a_repeat_gets_the_first_answer_without_a_call(dev: Tenant, chat: ChatServer) -> None:
-    first = learn(dev, "I prefer green tea.", request_id="once")
-    assert learn(dev, "I prefer green tea.", request_id="once") == first
-    chat.mind = lambda _: []
-    learn(dev, "Nothing in it.", request_id="twice")
-    learn(dev, "Nothing in it.", request_id="twice")
-    assert len(chat.requests) == 2
-
-
 def test_the_agent_s_own_memories_have_a_prompt_of_their_own(dev: Tenant, chat: ChatServer) -> None:
     (result,) = learn(dev, "I deploy with blue-green.", template=v1.Memory(agent_id="builder")).results
     assert "the agent" in chat.asked[0].instructions
@@ -342,7 +207,7 @@ def test_a_tenant_s_policy_and_words_count_at_once(serving: Serving, chat: ChatS
     serving.dev.add("I am allergic to cats.")
     serving.admin.UpdateTenant(
         v1.UpdateTenantRequest(
-            tenant=v1.Tenant(tenant_id="dev", write_settings=settings),
+            tenant=v1.Tenant(tenant_id=serving.dev.tenant_id, write_settings=settings),
             update_mask={"paths": ["write_settings"]},
         )
     )
@@ -478,33 +343,6 @@ def test_what_is_said_fifteen_times_is_a_few_memories(dev: Tenant, chat: ChatSer
 # --- RECONCILE --------------------------------------------------------------------------------------
 
 VIM, VS_CODE = "I use Vim.", "I no longer use Vim, VS Code now."
-
-
-def deciding(*decisions: dict[str, Any]) -> Callable[[Asked], object]:
-    """A mind that keeps what was said, and decides so of its first facts."""
-
-    def mind(asked: Asked) -> object:
-        if asked.compares:
-            return {"decisions": list(decisions)}
-        return {"memories": [{"text": text} for text in asked.texts]}
-
-    return mind
-
-
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"], indirect=True)
-def test_an_update_replaces_and_one_call_brings_it_back(dev: Tenant, chat: ChatServer) -> None:
-    (old,) = dev.add("I live in Berlin.")
-    chat.mind = deciding({"fact": 0, "action": "UPDATE", "memory": 0, "text": "I live in Berlin, in Mitte."})
-    (result,) = learn(dev, "I live in Mitte.", policy=RECONCILE).results
-    assert (result.memory.content, result.superseded_ids) == ("I live in Berlin, in Mitte.", [old.id])
-    asked = chat.asked[1].data
-    assert asked["facts"][0]["near"] == [0]
-    assert [one["text"] for one in asked["memories"]] == ["I live in Berlin."]
-    reason = dev.memories.History(v1.HistoryRequest(memory_id=result.memory.id)).entries[0].reason
-    assert reason == "model: reconcile UPDATE, prompts extract-user-1 and reconcile-1, talker"
-    entry = dev.memories.History(v1.HistoryRequest(memory_id=old.id)).entries[0]
-    dev.memories.Restore(v1.RestoreRequest(memory_id=old.id, operation_id=entry.operation_id))
-    assert not dev.memories.Get(v1.GetRequest(id=old.id)).memory.superseded_by
 
 
 def test_a_delete_keeps_the_fact_that_is_its_reason(dev: Tenant, chat: ChatServer) -> None:
