@@ -35,9 +35,10 @@ WORKERS = 8
 """As many as a model is asked at once; mostly they wait for it."""
 AT_ONCE_PER_TENANT = 4
 """Half of them, so that there is one for another tenant whatever one tenant asks for."""
-LEASE_SECONDS = 30
-"""How long a job lies idle whose server died; longer than clocks of servers differ."""
-RENEW_SECONDS = 10
+LEASE_SECONDS = 10
+"""How long a job lies idle whose server died. Where clocks of servers differ more, a job may be begun twice,
+and a model asked in vain; it ends once all the same."""
+RENEW_SECONDS = 3
 LOOK_SECONDS = 2.0
 """How often a server looks for what others acknowledged, or left behind."""
 MOST_TAKEN = 5
@@ -49,7 +50,7 @@ COLLECT_SECONDS = 3600
 log = logging.getLogger(__name__)
 
 Report = Callable[[Progress], None]
-"""Says how far a job is. It is written with the lease, every few seconds."""
+"""Says how far a job is. It is written with the lease, every three seconds."""
 Work = Callable[[Job, Tenant, Report], None]
 """Does a job of its kind and ends it. LeaseLost where it may not; another error ends the job as failed."""
 
@@ -141,11 +142,13 @@ class Workers:
 
     def _begin_next(self) -> bool:
         """Take up one job, if there is one and a worker for it."""
-        at_work = Counter(running.job.key.incarnation for running in self._at_work())
-        if at_work.total() >= WORKERS:
+        at_work = self._at_work()
+        of_tenant = Counter(running.job.key.incarnation for running in at_work)
+        mine = {running.job.id for running in at_work}  # whose leases this server is late to renew
+        if len(at_work) >= WORKERS:
             return False
         for place, incarnation, job_id in self._waiting():
-            if at_work[incarnation] >= AT_ONCE_PER_TENANT:
+            if of_tenant[incarnation] >= AT_ONCE_PER_TENANT or job_id in mine:
                 continue
             tenant = self._living(incarnation)
             if tenant is None or tenant.state is not TenantState.ACTIVE:

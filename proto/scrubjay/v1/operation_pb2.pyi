@@ -114,7 +114,7 @@ class LongRunningOperation(_message.Message):
     state: Global___OperationState.ValueType
     """Where it stands."""
     phase: _builtins.str
-    """What is being done, in a word or two for a person. Written every ten seconds."""
+    """What is being done, in a word or two for a person. Written every few seconds."""
     done_count: _builtins.int
     """How many of total_count parts are done; the parts of an Add are its messages."""
     total_count: _builtins.int
