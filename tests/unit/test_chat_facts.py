@@ -46,10 +46,16 @@ def answering(value: Any) -> ChatModel:
     return cast("ChatModel", Answering(value if isinstance(value, str) else json.dumps(value)))
 
 
+KEYS = (
+    *("text", "memory", "memories", "facts", "fact", "category", "tags", "message", "supersedes", "linked"),
+    *("valid_from", "valid_to", "decisions", "action", "event", "id"),
+)
 WORDS = st.sampled_from(
-    "text memory memories facts fact category tags message supersedes linked valid_from valid_to decisions "
-    "action event id TASK EVENT NONE UPDATE DELETE ADD 0 1 -1 2024-02-30 9999-12-31 0001-01-01 tomorrow "
-    "yesterday 昨天".split()
+    [
+        *KEYS,
+        *("TASK", "EVENT", "NONE", "UPDATE", "DELETE", "ADD", "0", "1", "-1"),
+        *("2024-02-30", "9999-12-31", "0001-01-01", "tomorrow", "yesterday", "昨天"),
+    ]
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 5) | st.floats() | WORDS | st.text(max_size=8),
