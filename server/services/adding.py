@@ -56,11 +56,16 @@ class Adding(Operations):
 
     def carry_out(self, job: Job, tenant: Tenant, report: Report) -> None:
         """Do what an Add that was acknowledged asks for, and end it. LeaseLost where it may not."""
-        report(Progress("asking the model", 0, job.progress.total))
+        total = job.progress.total
+
+        def progress(done: int) -> None:
+            report(Progress("asking the model", done, total))
+
+        progress(0)
         caller = Caller(Role[job.role], job.actor, job.client_id, tenant)
         shard = self._router.shard(tenant)
         errand = shard.errand(job, bare, self._clock)
-        answer = self._learn(v1.AddRequest.FromString(job.request), caller, shard, errand)
+        answer = self._learn(v1.AddRequest.FromString(job.request), caller, shard, errand, progress)
         found = shard.job(tenant.incarnation, job.id)
         if found is not None and not found.state.ended:  # nothing was to be stored
             shard.write(errand, [job.key], v1.AddResponse, lambda _writing: answer)
@@ -113,12 +118,17 @@ class Adding(Operations):
         return self._store(request.dedup, caller, shard, identity, drafts, results)
 
     def _learn(
-        self, request: v1.AddRequest, caller: Caller, shard: Shard, identity: Request
+        self,
+        request: v1.AddRequest,
+        caller: Caller,
+        shard: Shard,
+        identity: Request,
+        progress: Callable[[int], None] = lambda _done: None,
     ) -> v1.AddResponse:
         """Store what the messages say, and put under it what it says is true no more."""
         tenant, now = self._current(tenant_of(caller)), identity.now
         conversation = read_conversation(request, caller, tenant.write_settings.policy, now)
-        made = self._policies.make(conversation, tenant, caller, shard, now)
+        made = self._policies.make(conversation, tenant, caller, shard, now, progress)
         if not made.drafts and made.recent is None:
             return v1.AddResponse(issues=map(_issue, made.issues))
 

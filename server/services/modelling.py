@@ -42,7 +42,7 @@ _Failed = ModelUnavailable | ModelMismatch
 class Surroundings:
     """What a model is told beside the conversation: the tenant's settings, what was said before, and what is
     remembered. ``nearest`` finds memories that the writer may see, by text and vector; ``known`` hears of
-    those that were said again."""
+    those that were said again, ``progress`` how many messages were read."""
 
     settings: WriteSettings
     before: Sequence[Said]
@@ -50,6 +50,7 @@ class Surroundings:
     nearest: Callable[[str, NDArray[np.float32], int], Sequence[Memory]]
     known: Callable[[Memory], None]
     new_id: Callable[[], MemoryId]
+    progress: Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class Modelling:
         for piece in every[:MAX_PIECES]:
             yield piece, before[-BEFORE:]
             before += [part.said for part in piece]
+            self._around.progress(piece[-1].message + 1)
         if len(every) > MAX_PIECES:
             place = every[MAX_PIECES][0].message
             what = f"the conversation has more than {MAX_PIECES} parts; from here on it was not read"

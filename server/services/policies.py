@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,15 +86,22 @@ class Policies:
         return bool(told(conversation))
 
     def make(
-        self, conversation: Conversation, tenant: Tenant, caller: Caller, shard: Shard, now: Micros
+        self,
+        conversation: Conversation,
+        tenant: Tenant,
+        caller: Caller,
+        shard: Shard,
+        now: Micros,
+        progress: Callable[[int], None],
     ) -> Made:
         """What the conversation's policy makes of it for this caller. Needs no call's context.
 
-        ``tenant`` is as the catalogue has it now. ModelNotConfigured as ``check``; ModelUnavailable or
+        ``tenant`` is as the catalogue has it now; ``progress`` hears how many messages a model has read.
+        ModelNotConfigured as ``check``; ModelUnavailable or
         ModelMismatch where the policy needs a model and it answered nothing.
         """
         self.check(conversation)
-        work = _Work(conversation, tenant, caller, shard, now, self._embedder)
+        work = _Work(conversation, tenant, caller, shard, now, self._embedder, progress)
         modelled = _modelled(work, self._chat)
         learnt = [*work.by_rules(), *modelled.learnt]
         learnt.sort(key=lambda one: one.message)
@@ -139,7 +146,9 @@ class _Work:
         shard: Shard,
         now: Micros,
         embedder: Embedder,
+        progress: Callable[[int], None],
     ) -> None:
+        self._progress = progress
         self.conversation = conversation
         self._settings = tenant.write_settings
         self._caller = caller
@@ -193,6 +202,7 @@ class _Work:
             nearest=self._nearest,
             known=lambda memory: self._shard.accesses.add(self._key.incarnation, [memory], self._now),
             new_id=self._new_id,
+            progress=self._progress,
         )
 
     @property

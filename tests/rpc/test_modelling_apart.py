@@ -4,6 +4,8 @@ and what opens the model's circuit breaker."""
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +24,9 @@ from rpc.modelling import (
 from rpc.refusal import refused
 from scrubjay import v1
 from server.config import Settings
-from tests.chat_server import ChatServer
+from server.operations import workers
+from tests.chat_server import Asked, ChatServer, said_json
+from tests.model_server import Answer
 
 
 @pytest.fixture
@@ -96,3 +100,32 @@ def test_an_update_replaces_and_one_call_brings_it_back(dev: Tenant, chat: ChatS
     entry = dev.memories.History(v1.HistoryRequest(memory_id=old.id)).entries[0]
     dev.memories.Restore(v1.RestoreRequest(memory_id=old.id, operation_id=entry.operation_id))
     assert not dev.memories.Get(v1.GetRequest(id=old.id)).memory.superseded_by
+
+
+@pytest.fixture
+def prompt_workers(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Settings:
+    """Settings of a server whose workers tell at once how far they are."""
+    monkeypatch.setattr(workers, "RENEW_SECONDS", 0.05)
+    return settings
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_an_operation_says_how_many_messages_were_read(
+    prompt_workers: Settings, dev: Tenant, chat: ChatServer
+) -> None:
+    long, go_on = "He said this and that. " * 300, threading.Event()
+
+    def last_part(asked: Asked) -> Answer:
+        assert go_on.wait(30)
+        return said_json(chat.mind(asked))
+
+    chat.script.extend([lambda asked: said_json(chat.mind(asked)), last_part])
+    begun = learn(dev, long, long + "Nora agreed.", wait=False)
+    operation = v1.GetOperationRequest(id=begun.operation_id)
+    deadline = time.monotonic() + 20
+    while (found := dev.memories.GetOperation(operation).operation).done_count == 0:
+        assert time.monotonic() < deadline
+    assert (found.done_count in (1, 2), found.total_count) == (True, 2)
+    go_on.set()
+    waited = dev.memories.WaitOperation(v1.WaitOperationRequest(id=begun.operation_id))
+    assert waited.operation.done_count == 2
