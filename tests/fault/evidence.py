@@ -33,6 +33,15 @@ _CONTRADICTIONS = {
     "a vector without its memory": """
         SELECT v.memory_id FROM vectors v WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE
         m.incarnation = v.incarnation AND m.id = v.memory_id)""",
+    "a memory that is not linked to the address in it": """
+        SELECT m.id FROM memories m WHERE m.content LIKE '%@example.org' AND NOT EXISTS (SELECT 1 FROM
+        mentions x WHERE x.incarnation = m.incarnation AND x.memory_id = m.id AND x.stream = m.stream)""",
+    "a mention without its memory": """
+        SELECT x.memory_id FROM mentions x WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE
+        m.incarnation = x.incarnation AND m.id = x.memory_id)""",
+    "a relation without its memory": """
+        SELECT r.memory_id FROM relations r WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE
+        m.incarnation = r.incarnation AND m.id = r.memory_id)""",
     "a history of nothing": """
         SELECT h.memory_id FROM history h WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE
         m.incarnation = h.incarnation AND m.id = h.memory_id) AND NOT EXISTS (SELECT 1 FROM graveyard g

@@ -154,8 +154,9 @@ class Writer:
         return v1.AddRequest(request_id=request_id, memories=memories)
 
     def _text(self) -> str:
-        """Words of its own, and one that every text has."""
-        return " ".join(["note", *(f"{self._random.getrandbits(32):x}" for _ in range(4))])
+        """Words of its own, one that every text has, and an address to link to."""
+        words = [f"{self._random.getrandbits(32):x}" for _ in range(4)]
+        return " ".join(["note", *words, f"{words[0]}@example.org"])
 
 
 def check_stored(evidence: Evidence, writers: list[Writer]) -> None:
