@@ -49,6 +49,8 @@ CALL_SECONDS = 300.0
 """A batch of 100 long texts takes a slow model some 10 s on a core of its own."""
 TOLERANCE = 1e-6
 """By how much the contributions of a hit may miss its score."""
+ENTITY = 0.03
+"""The weight of the entity arm in ``with-entity``."""
 GROWN = ("neighbours", "speaker", "time")
 """The arms that joined meaning and words, in this order."""
 STEPS = ("default-1", "step-2", "step-3", "step-4", "step-5", "without-newer", "default")
@@ -68,7 +70,8 @@ class Item(NamedTuple):
 
 
 def trials() -> Mapping[str, Recipe]:
-    """The recipes of STEPS and PARTS that are not shipped."""
+    """The recipes of STEPS and PARTS that are not shipped; ``default`` with the entity arm, and ``hybrid-v3``
+    as it was without."""
     default = RECIPES["default"]
     only = dataclasses.replace
     made = {"lexical": only(default, weights={"lexical": 1.0}, last_line=0.0)}
@@ -80,6 +83,13 @@ def trials() -> Mapping[str, Recipe]:
         weights = {other: weight for other, weight in default.weights.items() if other != arm}
         made[f"without-{arm}"] = only(default, weights=weights)
     made["without-last-line"] = only(default, last_line=0.0)
+    others = {
+        arm: weight if arm in ("neighbours", "newer") else (1 - ENTITY) * weight
+        for arm, weight in default.weights.items()
+    }
+    made["with-entity"] = only(default, weights={**others, "entity": ENTITY})
+    halves = {"dense": 0.5, "bm25": 0.5}
+    made["hybrid-v3-1"] = only(RECIPES["hybrid-v3"], weights=halves, threshold=0.1)
     return made
 
 
