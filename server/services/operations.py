@@ -26,6 +26,7 @@ from scrubjay.memory import MemoryId, Subject, new_memory_id, request_id_violati
 from scrubjay.wire import to_timestamp
 from server.patience import Patience
 from server.router import tenant_of
+from server.services.entities import linked
 from server.services.memory_door import MemoryDoor, token_purpose
 from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_memory_id, sole_subject
 from server.shard import Request, Shard
@@ -164,14 +165,19 @@ class Operations(MemoryDoor):
         answer = v1.AddResponse.FromString(job.answer)
         ids = [MemoryId(one.memory.id) for one in answer.results if one.HasField("memory")]
         found = shard.batch_get(job.key.incarnation, ids, caller.client_id, self._clock(), {})
+        links = shard.links(job.key.incarnation, found)
         for one in answer.results:
             if not one.HasField("memory"):
                 continue
             memory_id = MemoryId(one.memory.id)
-            if memory_id in found:
-                one.memory.MergeFromString(found[memory_id].message)
-            else:
+            if memory_id not in found:
                 one.error.CopyFrom(self._gone(shard, job, memory_id, caller))
+                continue
+            one.memory.MergeFromString(found[memory_id].message)
+            if one.status == v1.ADD_STATUS_ADDED:
+                entities, relations = linked(links[memory_id])
+                one.entities.extend(entities)
+                one.relations.extend(relations)
         return answer
 
     def _gone(self, shard: Shard, job: Job, memory_id: MemoryId, caller: Caller) -> v1.ItemError:

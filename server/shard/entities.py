@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from scrubjay.memory import MemoryId, Micros
@@ -10,8 +10,9 @@ from scrubjay.stamp import CommitStamp
 from server.ingest.entities.linking import named_in, relink, text_of
 from server.ingest.entities.validity import by_subject, held_at, until
 from server.shard.parts import ShardParts
-from server.store.entities import Asking, EntityRow, RelationRow, ToldRow
+from server.store.entities import Asking, EntityRow, Links, RelationRow, ToldRow
 from server.store.memory_store import Reading, StreamKey, Writing
+from tenants.tenant import Incarnation
 
 CHUNK = 200
 """Relations that are read at a time, and memories that are linked at a time."""
@@ -55,6 +56,18 @@ class Told:
 
 class ShardEntities(ShardParts):
     """Reads entities and relations, and links memories from before there were any."""
+
+    def links(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> dict[MemoryId, Links]:
+        """What each of these memories mentions and says."""
+        with self._store.read() as reading:
+            mentions, said = reading.mentions(incarnation, ids), reading.said_by(incarnation, ids)
+        return {
+            memory_id: Links(
+                tuple(row for row in mentions if row.memory_id == memory_id),
+                tuple(row for row in said if row.memory_id == memory_id),
+            )
+            for memory_id in ids
+        }
 
     def list_entities(
         self, asked: Entities, revision: Mapping[StreamKey, CommitStamp]

@@ -101,6 +101,11 @@ class EntityReading:
         rows = self._transaction.all(self._entity_lookups.mentions, self._of_ids(incarnation, ids))
         return [MentionRow(*row) for row in rows]
 
+    def said_by(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> list[RelationRow]:
+        """What these memories say of what they mention."""
+        rows = self._transaction.all(self._entity_lookups.said_by, self._of_ids(incarnation, ids))
+        return [RelationRow(*row) for row in rows]
+
     def entities(
         self, key: StreamKey, asking: Asking, kind: int, after: tuple[str, str], limit: int
     ) -> list[EntityRow]:
@@ -275,6 +280,11 @@ class _Lookups:
         self.mentions: Select[Any] = select(
             mentions.c.memory_id, mentions.c.entity_id, mentions.c.normal, mentions.c.name, mentions.c.kind
         ).where(mentions.c.incarnation == bindparam("incarnation"), among(mentions.c.memory_id))
+        self.said_by: Select[Any] = (
+            select(*_RELATION_COLUMNS)
+            .where(relations.c.incarnation == bindparam("incarnation"), among(relations.c.memory_id))
+            .order_by(relations.c.memory_id, relations.c.number)
+        )
         self.names: Select[Any] = (
             select(
                 mentions.c.entity_id,

@@ -189,6 +189,23 @@ def test_waits_keep_no_handler_busy(
         assert {one.result(PATIENCE_SECONDS).operation.state for one in waits} == {SUCCEEDED}
 
 
+def test_a_server_that_stops_keeps_nobody_waiting(serving: Serving, dev: Tenant, model: SlowModel) -> None:
+    answer = ask(dev, "tea", request_id="r")
+    model.until_asked()
+    with ThreadPoolExecutor(3) as pool:
+        waits = [
+            pool.submit(wait, dev, answer.operation_id),
+            pool.submit(ask, dev, "tea", request_id="r", wait=True),
+        ]
+        stopping = pool.submit(serving.app.close)
+        for one in waits:
+            told = one.exception(PATIENCE_SECONDS)
+            assert isinstance(told, grpc.RpcError)
+            assert told.code() is grpc.StatusCode.UNAVAILABLE
+        model.release()
+        stopping.result(PATIENCE_SECONDS)
+
+
 def test_what_is_wrong_is_refused_at_once(dev: Tenant, model: SlowModel) -> None:
     for fields, field in (
         ({"template": v1.Memory()}, "template.user_id"),
@@ -231,6 +248,18 @@ def test_what_fails_stores_nothing_and_says_why(
     with refused() as told:
         cancel(dev, answer.operation_id)
     assert told.error.reason == v1.ERROR_REASON_OPERATION_ENDED
+
+
+def test_results_say_what_memories_mention_as_without_waiting(dev: Tenant, model: SlowModel) -> None:
+    model.release()
+    text = "My sister Anna works at Acme."
+    waited = ask(dev, text, wait=True)
+    assert [one.name for one in waited.results[0].entities]
+    template = v1.Memory(user_id="bob")
+    direct = ask(dev, text, template=template, policy=v1.WRITE_POLICY_RAW).results[0]
+    named = [{(one.kind, one.name) for one in each.entities} for each in (waited.results[0], direct)]
+    assert {name for _, name in named[0]} - {"alice"} == {name for _, name in named[1]} - {"bob"}
+    assert [one.relation for one in waited.results[0].relations] == [one.relation for one in direct.relations]
 
 
 def test_work_that_finds_nothing_succeeds(dev: Tenant, model: SlowModel) -> None:

@@ -1,0 +1,102 @@
+"""How calls wait: until shortly before their deadline, and in no handler's slot."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pytest
+
+from scrubjay.errors import ServerBusy, Unavailable
+from server.patience import MOST_WITHOUT_DEADLINE_SECONDS, Patience
+from server.slots import Slots
+
+
+@dataclass
+class Call:
+    """What gRPC knows of a call."""
+
+    remaining: float | None = None
+    over: bool = False
+    callbacks: list[Callable[[], None]] = field(default_factory=list)
+
+    def time_remaining(self) -> float | None:
+        return self.remaining
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        self.callbacks.append(callback)
+        return not self.over
+
+
+@pytest.fixture
+def slots() -> Slots:
+    return Slots(handlers=1, queued=1, streams=2)
+
+
+@pytest.fixture
+def handled(slots: Slots) -> Iterator[None]:
+    """Inside of a call, which has the only handler slot."""
+    with slots.handler:
+        yield
+
+
+@pytest.mark.parametrize(
+    ("remaining", "seconds"),
+    [(None, MOST_WITHOUT_DEADLINE_SECONDS), (100, 99), (10, 9), (0.2, 0.15), (0.01, 0), (-1, 0)],
+)
+def test_an_answer_sets_out_before_the_deadline(slots: Slots, remaining: float, seconds: float) -> None:
+    assert Patience(slots, Call(remaining)).seconds == pytest.approx(seconds)
+
+
+@pytest.mark.usefixtures("handled")
+def test_a_wait_gives_its_handler_slot_to_others_and_takes_one_back(slots: Slots) -> None:
+    with Patience(slots, Call()).waiting() as ending, slots.handler:
+        assert not ending.over
+    taken = threading.Event()
+
+    def other() -> None:
+        with slots.handler:
+            taken.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert not taken.wait(0.05)
+    slots.handler.__exit__(None, None, None)
+    thread.join()
+    assert taken.is_set()
+    slots.handler.__enter__()
+
+
+@pytest.mark.usefixtures("handled")
+def test_too_many_waits_are_refused(slots: Slots) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(slots.stream())
+        stack.enter_context(slots.stream())
+        with pytest.raises(ServerBusy), Patience(slots, Call()).waiting():
+            raise AssertionError("it waits all the same")
+    with Patience(slots, Call()).waiting():
+        pass
+
+
+@pytest.mark.usefixtures("handled")
+def test_a_wait_ends_with_its_caller(slots: Slots) -> None:
+    call = Call()
+    with Patience(slots, call).waiting() as ending:
+        call.callbacks[0]()
+        assert ending.over
+    with Patience(slots, Call(over=True)).waiting() as ending:
+        assert ending.over
+
+
+@pytest.mark.usefixtures("handled")
+def test_a_server_that_stops_ends_waits_and_takes_no_more(slots: Slots) -> None:
+    waiting = Patience(slots, Call()).waiting()
+    ending = waiting.__enter__()
+    slots.stop()
+    assert ending.over
+    with pytest.raises(Unavailable):
+        waiting.__exit__(None, None, None)
+    with pytest.raises(Unavailable), Patience(slots, Call()).waiting():
+        raise AssertionError("it waits all the same")
