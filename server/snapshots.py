@@ -24,9 +24,8 @@ from scrubjay.memory import Viewer
 from server.ending import Ending
 from server.feed import BEGINNING, Position, at_head, hidden
 from server.snapshot_file import write_file
-from server.store.memory_store import MemoryStore, Reading, StreamKey
+from server.store.memory_store import Extent, MemoryStore, Reading, StreamKey
 from server.store.rows import may_hear
-from tenants.tenant import Incarnation
 
 KEPT_SECONDS = 15 * 60
 """How long a file that nobody reads is kept: a phone that lost its network for longer loads anew."""
@@ -127,19 +126,23 @@ class Snapshots:
             self._drop(snapshot.name)
             raise SnapshotGone
 
-    def count_of(self, incarnation: Incarnation) -> int:
-        """How many files are kept of a tenant."""
+    def count_of(self, extent: Extent) -> int:
+        """How many files are kept of a stream, or of a tenant."""
         with self._changed:
-            return len(self._names_of(incarnation))
+            return len(self._names_of(extent))
 
-    def discard_all(self, incarnation: Incarnation) -> None:
-        """Delete all of a tenant's."""
+    def discard_all(self, extent: Extent) -> None:
+        """Delete all of a stream's, or of a tenant's."""
         with self._changed:
-            for name in self._names_of(incarnation):
+            for name in self._names_of(extent):
                 self._delete(name)
 
-    def _names_of(self, incarnation: Incarnation) -> list[str]:
-        return [name for name, kept in self._kept.items() if kept.snapshot.key.incarnation == incarnation]
+    def _names_of(self, extent: Extent) -> list[str]:
+        return [
+            name
+            for name, kept in self._kept.items()
+            if extent in (kept.snapshot.key, kept.snapshot.key.incarnation)
+        ]
 
     # --- what is kept -----------------------------------------------------------------------------
 

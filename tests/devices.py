@@ -72,10 +72,10 @@ class Server:
             router = Router({"main": self.shard})
             self.tenant = Tenant("acme", "", ACME, TenantState.ACTIVE, "main", space.id, Micros(0))
             self.memories = MemoryService(router, self.embedder, b"secret", lambda: self.now)
-            snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
-            stack.callback(snapshots.close)
+            self.snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
+            stack.callback(self.snapshots.close)
             self.sync = SyncService(
-                router, self.embedder, b"secret", lambda: self.now, NoRegistration(), snapshots
+                router, self.embedder, b"secret", lambda: self.now, NoRegistration(), self.snapshots
             )
             self._stack = stack.pop_all()
 

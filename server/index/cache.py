@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from scrubjay.memory import Micros
 from scrubjay.stamp import CommitStamp
 from server.index.resident import ResidentStream
 from server.index.shelf import Shelf
@@ -230,6 +231,23 @@ class StreamCache:
             with entry.stream.lock:
                 entry.stream.close()
         self._shelf.discard_all(incarnation)
+
+    def count_of_stream(self, key: StreamKey) -> int:
+        """How many files are kept that hold vectors of a stream, alone or with others of its tenant."""
+        return sum(len(self._shelf.files_of(extent)) for extent in (key, key.incarnation))
+
+    def discard_stream(self, key: StreamKey, until: Micros) -> None:
+        """Let a stream go, and what is searched of its tenant with it, and what was kept of them by then."""
+        extents = (key, key.incarnation)
+        with self._lock:
+            leaving = [(e, entry) for e in extents if (entry := self._entries.get(e))]
+            for extent, entry in leaving:
+                self._forget(extent, entry)
+        for _, entry in leaving:
+            with entry.stream.lock:
+                entry.stream.close()
+        for extent in extents:
+            self._shelf.discard_old(extent, until)
 
     @property
     def nbytes(self) -> int:

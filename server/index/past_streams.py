@@ -74,6 +74,12 @@ class PastStreams:
             self._trim(moment)
             yield stream
 
+    def discard(self, key: StreamKey) -> None:
+        """Let the moments of a stream go."""
+        with self._lock:
+            for name in [name for name in self._moments if name[0] == key]:
+                self._nbytes -= self._moments.pop(name).nbytes
+
     def _moment(self, key: StreamKey, until: CommitStamp) -> _Moment:
         with self._lock:
             moment = self._moments.setdefault((key, until), _Moment())

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scrubjay.memory import MemoryId
+from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp
 from server.index.hnsw_index import HnswIndex
 from server.index.snapshot import SnapshotDamaged, load_snapshot, save_snapshot
@@ -94,6 +94,16 @@ class Shelf:
         """Throw the snapshot away, if there is one."""
         self._path(extent).unlink(missing_ok=True)
         self._path(extent).with_suffix(".slots").unlink(missing_ok=True)
+
+    def discard_old(self, extent: Extent, until: Micros) -> None:
+        """Throw it away where it was written by then."""
+        if any(one.stat().st_mtime_ns // 1000 <= until for one in self.files_of(extent)):
+            self.discard(extent)
+
+    def files_of(self, extent: Extent) -> list[Path]:
+        """The files that are kept of it."""
+        path = self._path(extent)
+        return [one for one in (path, path.with_suffix(".slots")) if one.exists()]
 
     def count_of(self, incarnation: Incarnation) -> int:
         """How many files are kept of a tenant."""

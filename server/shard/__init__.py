@@ -6,6 +6,7 @@ Functions keep their RPC's verb. Every argument that names a row begins with the
 from __future__ import annotations
 
 from server.shard.entities import ShardEntities
+from server.shard.erasing import ShardErasing
 from server.shard.finding import ShardFinding
 from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
@@ -16,5 +17,5 @@ from server.shard.sync import ShardSync
 __all__ = ["Got", "Listing", "Request", "Shard"]
 
 
-class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardPurging, ShardEntities):
+class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardPurging, ShardEntities, ShardErasing):
     """One shard's memories."""

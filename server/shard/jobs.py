@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -41,7 +41,7 @@ class Errand(Request):
         """Nothing: a job that has an answer is not taken up."""
         return None
 
-    def keep(self, writing: Writing, answer: Message) -> None:
+    def keep(self, writing: Writing, answer: Message, _keys: Sequence[StreamKey]) -> None:
         """End the job with its answer."""
         outcome = Outcome(JobState.SUCCEEDED, answer=self.bare(answer))
         writing.end_job(self.lease, outcome, self.clock())

@@ -7,7 +7,7 @@ repeat gets the same answer and an answer never lies.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -61,11 +61,12 @@ class Request:
             raise RequestIdReused(self.request_id)
         return kind.FromString(response)
 
-    def keep(self, writing: Writing, answer: Message) -> None:
-        """Remember its answer, in the unit that made it."""
+    def keep(self, writing: Writing, answer: Message, keys: Sequence[StreamKey]) -> None:
+        """Remember its answer, which is about these streams, in the unit that made it."""
         if self.request_id:
             body = answer.SerializeToString()
-            writing.save_request(self.incarnation, self.request_id, self.digest, body, self.now)
+            stream = keys[0].stream if len(keys) == 1 else None
+            writing.save_request(self.incarnation, self.request_id, self.digest, body, self.now, stream)
 
 
 class ShardParts:
@@ -125,7 +126,7 @@ class ShardParts:
             if (first := request.answered(writing, kind)) is not None:
                 return first
             answer = unit(writing)
-            request.keep(writing, answer)
+            request.keep(writing, answer, locked)
             heads = {key: head.head for key in locked if (head := writing.head(key)) is not None}
             writing.on_commit(lambda: self._note(heads))
             return answer

@@ -26,6 +26,7 @@ from sqlalchemy import (
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.entities import SUBJECT_KIND, EntityReading
+from server.store.erasing import ErasureReading
 from server.store.feed_reading import FeedReading
 from server.store.history_reading import HistoryReading
 from server.store.jobs import JobReading
@@ -62,6 +63,7 @@ class Reading(
     JobReading,
     EntityReading,
     RecentReading,
+    ErasureReading,
 ):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
@@ -74,6 +76,7 @@ class Reading(
         JobReading.__init__(self, transaction)
         EntityReading.__init__(self, transaction)
         RecentReading.__init__(self, transaction)
+        ErasureReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:

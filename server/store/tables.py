@@ -224,8 +224,11 @@ requests = Table(
     _column("digest", LargeBinary),
     _column("response", LargeBinary),
     _column("created_at", BigInteger),
+    Column("stream", _NAME),
     Index("requests_by_age", "incarnation", "created_at"),
+    Index("requests_by_stream", "incarnation", "stream"),
 )
+"""``stream`` is the one that the answer is about; NULL where it is not about one alone."""
 
 purges = Table(
     "purges",
@@ -236,6 +239,17 @@ purges = Table(
     _column("swept", Text),
 )
 """Lives that ended: how high their streams stood, and what was deleted of them, as a JSON object."""
+
+erasures = Table(
+    "erasures",
+    metadata,
+    _incarnation(),
+    Column("stream", _NAME, primary_key=True),
+    _column("began_at", BigInteger),
+    Column("finished_at", BigInteger),
+    _column("swept", Text),
+)
+"""Subjects that were erased: when, and what was deleted of them, as a JSON object."""
 
 jobs = Table(
     "jobs",

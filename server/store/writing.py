@@ -15,6 +15,7 @@ from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from server.ingest.words import mark
 from server.store.entities import EntityWriting
+from server.store.erasing import ErasureWriting
 from server.store.history import HistoryRow
 from server.store.jobs import JobWriting
 from server.store.listener import tell
@@ -42,7 +43,7 @@ PURGED_AT_ONCE = 16
 """How many expired request ids a commit purges: more than most commits add, few enough to be cheap."""
 
 
-class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting):
+class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting, ErasureWriting):
     """What one unit may do to the streams it named; undone together where the unit raises."""
 
     def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
@@ -51,6 +52,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting)
         JobWriting.__init__(self, transaction)
         EntityWriting.__init__(self, transaction)
         RecentWriting.__init__(self, transaction)
+        ErasureWriting.__init__(self, transaction)
         self._heads = heads
         self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
@@ -187,15 +189,22 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting)
             self._transaction.run_many(self._statements.put_vectors, rows)
 
     def save_request(
-        self, incarnation: Incarnation, request_id: str, digest: bytes, response: bytes, now: Micros
+        self,
+        incarnation: Incarnation,
+        request_id: str,
+        digest: bytes,
+        response: bytes,
+        now: Micros,
+        stream: str | None = None,
     ) -> None:
-        """Remember the response under the request id for 24 hours."""
+        """Remember the response under the request id for 24 hours. ``stream``: the only one it is about."""
         row = {
             "incarnation": incarnation,
             "request_id": request_id,
             "digest": digest,
             "response": response,
             "created_at": now,
+            "stream": stream,
             "expired": now - REQUEST_KEPT_MICROS,
         }
         if self._transaction.run(self._statements.save_request, row) != 1:
@@ -375,7 +384,7 @@ class _Statements:
         save = insert(requests)
         self.save_request: Insert = save.on_conflict_do_update(
             index_elements=list(requests.primary_key),
-            set_={name: save.excluded[name] for name in ("digest", "response", "created_at")},
+            set_={name: save.excluded[name] for name in ("digest", "response", "created_at", "stream")},
             where=requests.c.created_at <= bindparam("expired"),
         )
         lock = insert(streams)
