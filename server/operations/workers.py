@@ -134,8 +134,11 @@ class Workers:
             self._added.clear()
             try:
                 begun = self._begin_next()
+            except ScrubjayError as error:
+                log.warning("no jobs are taken up for %s s: %s", LOOK_SECONDS, error.message)
+                begun = False
             except Exception:
-                log.exception("no jobs could be taken up; tried again in %s s", LOOK_SECONDS)
+                log.exception("no jobs are taken up for %s s", LOOK_SECONDS)
                 begun = False
             if not begun:
                 self._added.wait(LOOK_SECONDS)
