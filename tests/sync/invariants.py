@@ -230,17 +230,20 @@ def no_lost_acknowledged_operation(world: World) -> None:
 
 
 def retraction_complete(world: World) -> None:
-    """Of what was taken back nothing is left: no row, no word, no vector, no waiting operation."""
+    """Of what was taken back nothing is left: no row, no word, no vector, no waiting operation, and in no
+    byte its id."""
     for device in alive(world):
-        held = world.held(device)
+        held, data = world.held(device), every_byte(device.disk.path)
         for who, (_, memory_id) in world.oracle.taken_back:
             if who == device.who and (who.incarnation, memory_id) in world.oracle.living:
                 if memory_id in world.oracle.visible(who) or memory_id in held.local:
                     continue
                 tables = {table for table, ids in held.named.items() if memory_id in ids}
-                if (who, memory_id) in world.unheard and memory_id in held.graves:
+                revived = (who, memory_id) in world.unheard and memory_id in held.graves
+                if revived:
                     tables -= {"graves", "journal"}  # dead here, private since it lives again
                 assert not tables, f"{device.name} keeps {memory_id} in {tables}"
+                assert revived or id_bytes(memory_id) not in data, f"{device.name} keeps bytes of {memory_id}"
 
 
 def private_never_leaks_into_files(world: World) -> None:

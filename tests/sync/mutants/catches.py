@@ -220,6 +220,10 @@ CATCHES = {
             *(update("phone", "privacy_level", 2), sync("phone")),
         ],
     ),
+    "bytes of what was taken back stay": Catch(
+        "retraction_complete",
+        [add("phone"), sync("phone"), sync("laptop"), update("phone", "privacy_level", 2), sync("phone")],
+    ),
     "local only sent": Catch("local_only_never_leaves", [add("phone", level=LOCAL_ONLY)]),
     "old rows dropped before the load": Catch(
         "never_flickers_back",

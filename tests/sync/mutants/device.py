@@ -144,6 +144,12 @@ def retraction_keeps_what_waits() -> Iterator[None]:
         yield
 
 
+@mutant("Of what is taken back no byte stays in the file or its log.")
+def bytes_of_what_was_taken_back_stay() -> Iterator[None]:
+    with patch.object(replica_file.ReplicaFile, "forget", lambda _: True):
+        yield
+
+
 @mutant("LOCAL_ONLY never leaves its device.")
 def local_only_sent() -> Iterator[None]:
     def mutated(self: Any, state: Any) -> Any:
