@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -25,7 +25,7 @@ from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
 from server.ingest.author import Author, last_text, written
-from server.ingest.entities.linking import relink, says_other
+from server.ingest.entities.linking import Known, named_in, relink, says_other, text_of
 from server.store.rows import Grave, StoredMemory, StreamKey, private_to
 from server.store.vector_codec import encode_vector
 from server.store.writing import Writing
@@ -40,7 +40,7 @@ class Edit:
 
     ``values`` has the new memory; ``fields`` the mask's paths; ``vector`` the new content's, if any.
     ``bases`` are the stamps its author was looking at, by register. ``reason`` is for History, and so is
-    ``restores``, the operation that it undoes.
+    ``restores``, the operation that it undoes. ``named`` is what the new content names.
     """
 
     memory_id: MemoryId
@@ -51,10 +51,11 @@ class Edit:
     vector: NDArray[np.float32] | None
     reason: str = ""
     restores: str = ""
+    named: Known = field(default_factory=dict)
 
     def embedded(self, vector: NDArray[np.float32]) -> Edit:
-        """The same edit with the vector of its new content."""
-        return replace(self, vector=vector)
+        """The same edit with the vector of its new content, and what that names."""
+        return replace(self, vector=vector, named={text_of(self.values): named_in(self.values)})
 
 
 def update(
@@ -73,7 +74,7 @@ def update(
     stored = old.edited(state, commit_stamp)
     writing.replace(key, old, stored)
     if says_other(old.memory, stored.memory):
-        relink(writing, key, [stored])
+        relink(writing, key, [stored], edit.named)
     if edit.vector is not None and state.stamps["content"] == stamp:
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
     guarded = old.memory if private_to(old.memory) else state.memory  # the old values were for its owner
@@ -105,8 +106,8 @@ def _changed_registers(memory: Memory, edit: Edit) -> dict[str, JsonValue]:
     A register with a base stamp is written even so: its author says that the value was chosen.
     """
     found: dict[str, JsonValue] = {}
-    for field in edit.fields:
-        for register in _registers_of(field, memory, edit.values):
+    for name in edit.fields:
+        for register in _registers_of(name, memory, edit.values):
             value = get(edit.values, register)
             old = get(memory, register)
             # Compared as JSON: in Python True equals 1.

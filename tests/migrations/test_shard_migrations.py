@@ -136,8 +136,10 @@ def test_a_populated_first_database_is_brought_to_this_version(at_first: Engine,
             stored = reading.get(key.incarnation, MemoryId(LIVING))
             graves = reading.graves_after(key, CommitStamp(0), 10)
             history = reading.history(key.incarnation, key, None, 10)
+            unlinked = reading.unlinked(10)
             marked = reading.marked(key, [mark("Tea!"), mark("coffee")])
         assert marked == {mark("tea")}
+        assert unlinked == [key]
         assert head is not None
         assert (head.head, head.epoch, head.counts_head) == (9, 1, 0)
         assert stored is not None
