@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import ModelMismatch, ModelUnavailable
-from scrubjay.memory import DEFAULT_CATEGORY, JsonValue, Memory, MemoryId, violations
+from scrubjay.memory import DEFAULT_CATEGORY, Memory, MemoryId, violations
 from server.ingest.chat.extracting import Told, extract
 from server.ingest.chat.issues import MAX_ISSUES, Issue, IssueKind
 from server.ingest.chat.pieces import MAX_PIECES, Piece, pieces
@@ -23,8 +23,6 @@ from server.providers.chat import ChatModel
 from server.services.requests import MAX_BATCH
 from tenants.write_settings import WriteSettings
 
-LINKED = "linked_memories"
-"""The metadata key under which the model's links are kept."""
 NEAR_CONVERSATION = 10
 """Memories that the model is shown beside a piece, and as many that the pieces before it gave."""
 NEAR_FACT = 5
@@ -188,11 +186,13 @@ class Modelling:
             self._issues.append(Issue(IssueKind.REFUSED, sentence[:500], told.message))
             return []
         supersedes = tuple(old.id for old in told.supersedes)
+        if told.linked:
+            reason += f"; linked to {', '.join(one.id for one in told.linked)}"
         return [Learnt(memory, told.message, supersedes=supersedes, reason=reason)]
 
     def _memory(self, told: Told) -> Memory:
         template = self._conversation.template
-        memory = replace(
+        return replace(
             said_in(self._conversation.messages[told.message], template),
             id=self._around.new_id(),
             content=told.text,
@@ -201,9 +201,6 @@ class Modelling:
             valid_from=told.valid_from,
             valid_to=told.valid_to,
         )
-        linked: list[JsonValue] = [one.id for one in told.linked]
-        metadata: Mapping[str, JsonValue] = {**memory.metadata, LINKED: linked}
-        return replace(memory, metadata=metadata) if linked else memory
 
     def _check_answered(self) -> None:
         if self._failures and not self._answers:
