@@ -28,7 +28,7 @@ def repeats(
     stored one, or one of ``new`` before it. What names a successor elsewhere is history, and stored as it
     is."""
     marks = {mark for _, mark in new}
-    marked = writing.marked(key, marks) if len(marks) > 1 else marks
+    marked = writing.marked(key, marks)
     mine = {memory.id for memory, _ in new}
     fresh: dict[int, list[Memory]] = {}
     found: list[Repeat | None] = []

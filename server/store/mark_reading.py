@@ -72,7 +72,8 @@ _ALIKE = (
 
 
 def _having(marks: Any) -> Select[Any]:
-    return select(marks).where(exists().where(_OF_STREAM, memories.c.mark == marks))
+    having = select(memories.c.mark).where(_OF_STREAM, memories.c.mark == marks)
+    return select(marks).where(exists(having.correlate_except(memories)))
 
 
 _MARKED = {
