@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+)
 
 LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
 
@@ -35,6 +41,10 @@ class Settings(BaseSettings):
     pepper: SecretStr = Field(
         default=SecretStr(""),
         description="Secret that keys and page tokens are authenticated with. Empty: made once in data_dir.",
+    )
+    secrets_dir: Path | None = Field(
+        default=None,
+        description="Folder of secrets, each in a file named like its variable. The environment comes first.",
     )
     embedder: Literal["lite", "e5", "openai", "hash"] = Field(
         default="lite", description="The embedding model."
@@ -99,6 +109,29 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Least level logged."
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment, and behind it the files of ``secrets_dir``."""
+        del dotenv_settings, file_secret_settings
+        folder = os.environ.get("SCRUBJAY_SECRETS_DIR")
+        if not folder or not Path(folder).is_dir():
+            return init_settings, env_settings
+        return init_settings, env_settings, SecretsSettingsSource(settings_cls, secrets_dir=folder)
+
+    @field_validator("secrets_dir")
+    @classmethod
+    def _is_folder(cls, secrets_dir: Path | None) -> Path | None:
+        if secrets_dir is not None and not secrets_dir.is_dir():
+            raise ValueError(f"{secrets_dir} is no folder")
+        return secrets_dir
 
     @field_validator("listen")
     @classmethod

@@ -1,0 +1,40 @@
+"""Where settings come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from server.config import Settings
+
+KEY = "sk-secret-of-the-operator"
+
+
+def test_a_secret_is_read_from_a_file_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "SCRUBJAY_CHAT_API_KEY").write_text(f"{KEY}\n")
+    (tmp_path / "SCRUBJAY_PEPPER").write_text("of the file")
+    monkeypatch.setenv("SCRUBJAY_SECRETS_DIR", str(tmp_path))
+    monkeypatch.setenv("SCRUBJAY_PEPPER", "of the environment")
+    settings = Settings()
+    assert settings.chat_api_key.get_secret_value() == KEY
+    assert settings.pepper.get_secret_value() == "of the environment"
+    assert KEY not in repr(settings)
+
+
+@pytest.mark.parametrize("place", ["missing", "file"])
+def test_a_folder_of_secrets_that_is_none_is_said(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text(KEY)
+    monkeypatch.setenv("SCRUBJAY_SECRETS_DIR", str(tmp_path / place))
+    with pytest.raises(ValidationError, match="is no folder"):
+        Settings()
+
+
+def test_no_folder_of_secrets_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "SCRUBJAY_CHAT_API_KEY").write_text(KEY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SCRUBJAY_SECRETS_DIR", "")
+    assert Settings().chat_api_key.get_secret_value() == ""
