@@ -186,7 +186,7 @@ class Operations(MemoryDoor):
             shard.get(job.key.incarnation, memory_id, caller.client_id, self._clock(), {})
         except NotFound as error:
             return v1.ItemError(code=error.code, reason=error.reason, message=error.message)
-        raise StorageUnavailable  # it came back between two reads, which nothing does
+        raise StorageUnavailable  # shown again between the two reads: the caller reads once more
 
 
 def bare(answer: Message) -> bytes:

@@ -21,6 +21,12 @@ BOUND_SECONDS = 40
 
 
 @pytest.fixture
+def shards(backend: str, request: pytest.FixtureRequest) -> str:
+    """The setting of a server on each database."""
+    return str(request.getfixturevalue("postgres_url")) if backend == "postgresql" else ""
+
+
+@pytest.fixture
 def let_go() -> threading.Event:
     """Set where the model is to answer."""
     return threading.Event()
@@ -78,16 +84,16 @@ def check_once(stub: v1.MemoryServiceStub, *texts: str) -> None:
 
 
 def test_a_server_that_is_killed_at_work_does_it_once_when_it_is_back(
-    chat: ChatServer, let_go: threading.Event, start: Start
+    shards: str, chat: ChatServer, let_go: threading.Event, start: Start
 ) -> None:
     texts = [f"I keep {n} bees" for n in range(6)]
-    server = start(**settings(chat))
+    server = start(**settings(chat, shards=shards))
     key = server.service_key
     with memories(server, key) as stub:
         operations = [ask(stub, text) for text in texts]
         until(lambda: len(chat.requests) == 4)
     server.kill()
-    server = start(**settings(chat))
+    server = start(**settings(chat, shards=shards))
     with memories(server, key) as stub:
         assert [ask(stub, text) for text in texts] == operations
         until(lambda: len(chat.requests) == 8)

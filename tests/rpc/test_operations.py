@@ -20,6 +20,7 @@ from rpc.slow_model import PATIENCE_SECONDS, SlowModel
 from scrubjay import v1
 from scrubjay.errors import ModelUnavailable
 from server.config import Settings
+from server.services import operations
 from tests.databases import rows_of
 
 APPEND = v1.WRITE_POLICY_APPEND
@@ -276,15 +277,15 @@ def test_work_that_finds_nothing_succeeds(dev: Tenant, model: SlowModel) -> None
 
 
 def test_what_waits_for_its_turn_is_cancelled_for_good(dev: Tenant, model: SlowModel) -> None:
-    operations = [ask(dev, f"note {n}").operation_id for n in range(10)]
+    mine = [ask(dev, f"note {n}").operation_id for n in range(10)]
     model.until_asked(4)
-    waiting = operations[-1]
+    waiting = mine[-1]
     assert stands(dev, waiting).operation.state == PENDING
     cancelled = cancel(dev, waiting)
     assert (cancelled.state, cancelled.HasField("ended_at")) == (CANCELLED, True)
     assert cancel(dev, waiting) == cancelled
     model.release()
-    states = {wait(dev, one).operation.state for one in operations[:-1]}
+    states = {wait(dev, one).operation.state for one in mine[:-1]}
     assert states == {SUCCEEDED}
     assert contents(dev) == [f"note {n}" for n in range(9)]
     assert "note 9" not in model.asked
@@ -459,6 +460,22 @@ def refusal(
     with refused() as answer:
         call(tenant, operation_id)
     return answer.code, answer.details.decode(errors="replace")
+
+
+def test_a_tenant_may_leave_so_much_open_and_no_more(
+    serving: Serving, dev: Tenant, model: SlowModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "MAX_OPEN", 3)
+    mine = [ask(dev, f"note {n}", request_id=f"{n}").operation_id for n in range(3)]
+    with refused() as told:
+        ask(dev, "one more")
+    assert told.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert told.error.retry_after_seconds
+    assert ask(dev, "note 0", request_id="0").operation_id == mine[0]
+    other = ask(serving.tenant("other"), "of another tenant")
+    assert other.operation_id
+    cancel(dev, mine[0])
+    assert ask(dev, "one more").operation_id
 
 
 # --- fairness -------------------------------------------------------------------------------------
