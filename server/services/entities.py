@@ -81,7 +81,7 @@ class EntityReads(MemoryDoor):
 
 
 def _kind(number: v1.EntityKind.ValueType) -> int:
-    if number and number not in iter(EntityKind):
+    if number and int(number) not in map(int, EntityKind):
         known = ", ".join(f"{kind.name} ({kind})" for kind in EntityKind)
         raise InvalidField.of("kind", f"{number} is no kind; give one of {known}, or nothing")
     return int(number)

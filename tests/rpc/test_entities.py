@@ -323,6 +323,24 @@ def test_the_past_finds_by_the_names_of_then(dev: Tenant) -> None:
     ]
 
 
+def test_a_search_across_subjects_knows_the_names_of_all(serving: Serving) -> None:
+    for user in ("alice", "bob"):
+        serving.dev.add(f"My brother Theo helps {user}.", "I slept badly.", user_id=user)
+    request = v1.CreateApiKeyRequest(tenant_id="dev", role=v1.ROLE_SERVICE, across_subjects=True)
+    reader = serving.named("dev", serving.admin.CreateApiKey(request).secret)
+    search = v1.SearchRequest(across_subjects=True, query="Theo", recipe="hybrid-v3", explain=True)
+    measures = {
+        hit.memory.content: part.measure
+        for hit in reader.memories.Search(search).hits
+        for part in hit.explanation.contributions
+        if part.arm == "entity"
+    }
+    assert {content for content, measure in measures.items() if measure} == {
+        "My brother Theo helps alice.",
+        "My brother Theo helps bob.",
+    }
+
+
 ALL = ("memories", "history", "vectors", "mentions", "relations", "streams", "requests")
 
 

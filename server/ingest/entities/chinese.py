@@ -179,7 +179,13 @@ _FORMS: tuple[Form, ...] = (
         "用 换 卸载",
         rf"{_WHO}{_ADVERB}(?:在)?(?:用的是|用|使用|改用|换成|换到|转用|开始用|换用)了?\s?{_TOOL}",
     ),
-    *form("uses", EntityKind.PRODUCT, "用 换 卸载", rf"{_GOING_ON}(?:用|使用|改用|换成|换到|转用|换用)了?\s?{_TOOL}"),
+    *form(
+        "uses",
+        EntityKind.PRODUCT,
+        "用 换 卸载",
+        rf"{_GOING_ON}"
+        rf"(?:用|使用|改用|换成|换到|转用|换用)了?\s?{_TOOL}",
+    ),
     *form(
         "lives_in", EntityKind.PLACE, "住 居 搬 生活 人在", rf"{_GOING_ON}(?:搬到了?|搬去了?|住在){_PLACE}"
     ),
