@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -13,19 +12,29 @@ from google.protobuf.json_format import Parse, ParseError
 from google.protobuf.message import Message
 
 from scrubjay import v1
+from tenants.audit_command import audit
+from tenants.cli import (
+    LOCAL_SERVER,
+    AdminKey,
+    AsJson,
+    KeyId,
+    Owner,
+    Server,
+    TenantId,
+    TenantOption,
+    admin,
+    fail,
+)
 from tenants.screen import (
     device_table,
     enrolment_table,
     key_table,
     list_of_devices,
     list_of_tenants,
-    printable,
     rotation_table,
     show,
     tenant_table,
 )
-
-LOCAL_SERVER = "localhost:7437"
 
 app = typer.Typer(
     help="Tenants, their API keys and their devices.",
@@ -33,14 +42,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-TenantId = Annotated[str, typer.Argument(help="The tenant.")]
-Owner = Annotated[str, typer.Option("--tenant", help="The key's tenant. A platform admin's key has none.")]
-KeyId = Annotated[str, typer.Argument(help="The key's id, the part between 'sj_live_' and the next '_'.")]
-TenantOption = Annotated[str, typer.Option("--tenant", help="The device's tenant.")]
-Server = Annotated[str, typer.Option(envvar="SCRUBJAY_SERVER", help="host:port of the server.")]
-AdminKey = Annotated[str, typer.Option("--api-key", envvar="SCRUBJAY_ADMIN_KEY", help="An admin's key.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 class RoleName(StrEnum):
@@ -61,7 +62,7 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make a tenant, usable at once."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.CreateTenant(v1.CreateTenantRequest(tenant_id=tenant_id, display_name=name))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -71,7 +72,7 @@ def get(
     tenant_id: TenantId, api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Show one tenant."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.GetTenant(v1.GetTenantRequest(tenant_id=tenant_id))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -79,7 +80,7 @@ def get(
 @app.command("list")
 def list_(api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Show all tenants."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         tenants = list(_every_tenant(stub))
     show(tenants, list_of_tenants(tenants), as_json)
 
@@ -119,7 +120,7 @@ def update(
         request.update_mask.paths.append("write_settings")
         if write_settings != "default":
             _parse(write_settings, request.tenant.write_settings, "--write-settings")
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.UpdateTenant(request)
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -142,7 +143,7 @@ def suspend(
     as_json: AsJson = False,
 ) -> None:
     """Stop every use of a tenant's memories until it is resumed."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.SuspendTenant(v1.SuspendTenantRequest(tenant_id=tenant_id, reason=reason))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -152,7 +153,7 @@ def resume(
     tenant_id: TenantId, api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Let a suspended tenant be used again."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.ResumeTenant(v1.ResumeTenantRequest(tenant_id=tenant_id))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -172,8 +173,8 @@ def delete(
     if confirm is None:
         confirm = typer.prompt(f"Type {tenant_id} to delete it and all its memories", err=True)
     if confirm != tenant_id:
-        _fail(f"{confirm!r} is not {tenant_id!r}; nothing was deleted")
-    with _admin(server, api_key) as stub:
+        fail(f"{confirm!r} is not {tenant_id!r}; nothing was deleted")
+    with admin(server, api_key) as stub:
         answer = stub.DeleteTenant(v1.DeleteTenantRequest(tenant_id=tenant_id, grace_days=grace_days))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -183,7 +184,7 @@ def undelete(
     tenant_id: TenantId, api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Take a deletion back, until the purge has begun."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.UndeleteTenant(v1.UndeleteTenantRequest(tenant_id=tenant_id))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
 
@@ -212,7 +213,7 @@ def create_key(
     )
     if expires is not None:
         request.expires_at.FromDatetime(expires)
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.CreateApiKey(request)
     show(answer, key_table(answer.api_key), as_json)
     if not as_json:
@@ -234,7 +235,7 @@ def rotate_key(
     request = v1.RotateApiKeyRequest(tenant_id=tenant, key_id=key_id)
     if overlap_hours is not None:
         request.overlap_seconds = round(overlap_hours * 3600)
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.RotateApiKey(request)
     show(answer, rotation_table(answer), as_json)
     if not as_json:
@@ -250,7 +251,7 @@ def revoke_key(
     as_json: AsJson = False,
 ) -> None:
     """End a key at once."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.RevokeApiKey(v1.RevokeApiKeyRequest(tenant_id=tenant, key_id=key_id))
     show(answer.api_key, key_table(answer.api_key), as_json)
 
@@ -289,7 +290,7 @@ def create_enrolment(
     )
     if expires is not None:
         request.expires_at.FromDatetime(expires)
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.CreateEnrolment(request)
     show(answer, enrolment_table(request, answer), as_json)
     if not as_json:
@@ -301,7 +302,7 @@ def list_devices(
     api_key: AdminKey, tenant: TenantOption, server: Server = LOCAL_SERVER, as_json: AsJson = False
 ) -> None:
     """Show a tenant's devices, revoked ones too."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         devices = list(_every_device(stub, tenant))
     show(devices, list_of_devices(devices), as_json)
 
@@ -318,30 +319,12 @@ def revoke_device(
     as_json: AsJson = False,
 ) -> None:
     """End a device at once. A device that was revoked can still be told to wipe."""
-    with _admin(server, api_key) as stub:
+    with admin(server, api_key) as stub:
         answer = stub.RevokeDevice(v1.RevokeDeviceRequest(tenant_id=tenant, device_id=device_id, wipe=wipe))
     show(answer.device, device_table(answer.device), as_json)
 
 
-# --- the server -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def _admin(server: str, api_key: str) -> Iterator[v1.TenantAdminServiceStub]:
-    """A stub for the calls of one command; what goes wrong ends the command with one line."""
-    import grpc  # here, so that --help does not wait for it
-
-    from scrubjay.channel import connect, from_rpc_error
-
-    try:
-        with connect(server, api_key) as channel:
-            yield v1.TenantAdminServiceStub(channel)
-    except ValueError as error:
-        _fail(str(error))
-    except grpc.RpcError as failed:
-        told = from_rpc_error(failed)
-        reason = v1.ErrorReason.Name(told.reason).removeprefix("ERROR_REASON_")
-        _fail(told.message if told.reason == v1.ERROR_REASON_UNSPECIFIED else f"{told.message} [{reason}]")
+# --- pages --------------------------------------------------------------------------------------
 
 
 def _every_tenant(stub: v1.TenantAdminServiceStub) -> Iterator[v1.Tenant]:
@@ -362,9 +345,7 @@ def _every_device(stub: v1.TenantAdminServiceStub, tenant_id: str) -> Iterator[v
         yield from page.devices
 
 
-def _fail(message: str) -> None:
-    typer.echo(f"error: {printable(message)}", err=True)
-    raise typer.Exit(1)
+app.command("audit")(audit)
 
 
 if __name__ == "__main__":

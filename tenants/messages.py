@@ -8,6 +8,7 @@ from scrubjay import v1
 from scrubjay.memory import Micros
 from scrubjay.wire import to_timestamp
 from tenants import forget_policy, receipt, write_settings
+from tenants.audit import AuditEvent
 from tenants.tenant import ApiKey, Device, Tenant
 
 
@@ -61,6 +62,23 @@ def device_message(device: Device) -> v1.Device:
         last_seen_at=to_timestamp(device.seen_at),
         revoked_at=_optional_timestamp(device.revoked_at),
         wipe=device.wipe,
+    )
+
+
+def audit_message(event: AuditEvent) -> v1.AuditEvent:
+    """An event without its digest."""
+    act = event.act
+    return v1.AuditEvent(
+        number=event.number,
+        occurred_at=to_timestamp(act.at),
+        actor=act.actor,
+        role=v1.Role.ValueType(act.role),
+        tenant_id=act.tenant_id,
+        incarnation=act.incarnation,
+        method=act.method,
+        resource=act.resource,
+        outcome=act.outcome,
+        detail=act.detail,
     )
 
 

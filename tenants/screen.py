@@ -150,6 +150,18 @@ def device_table(device: v1.Device) -> Table:
     )
 
 
+def list_of_events(events: Iterable[v1.AuditEvent]) -> Table:
+    """A line for each."""
+    table = _columns("no.", "when", "who", "what", "tenant", "on", "outcome", "detail")
+    for each in events:
+        role = v1.Role.Name(each.role).removeprefix("ROLE_")
+        who = f"{each.actor} ({role})" if each.actor else "the server"
+        when = _time(each.occurred_at)
+        on = (each.tenant_id or "(platform)", each.resource)
+        _add(table, str(each.number), when, who, each.method, *on, each.outcome, each.detail)
+    return table
+
+
 def _columns(*names: str) -> Table:
     table = Table()
     for name in names:

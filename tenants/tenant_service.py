@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from scrubjay import v1
 from scrubjay.errors import RoleNotAllowed, TenantNotFound, check
-from scrubjay.memory import Micros, name_violation, request_id_violation
+from scrubjay.memory import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, write_settings
+from tenants.audit_door import AuditDoor, audited
 from tenants.messages import api_key_message, device_message, tenant_message
 from tenants.page_token import seal, unseal
-from tenants.registry import DEFAULT_OVERLAP_SECONDS, Registry, RequestKey, TenantChanges
+from tenants.registry import DEFAULT_OVERLAP_SECONDS, RequestKey, TenantChanges
 from tenants.states import DEFAULT_GRACE_DAYS
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.validation import (
@@ -48,22 +49,20 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
         f"{_SERVICE}/ListDevices": TENANT_ADMINS,
         f"{_SERVICE}/RevokeDevice": TENANT_ADMINS,
+        f"{_SERVICE}/ListAuditEvents": TENANT_ADMINS,
+        f"{_SERVICE}/VerifyAuditEvents": PLATFORM_ADMINS,
     }
 )
 """Which roles may call which RPC. Whose tenant a tenant's admin may name is checked here, per call."""
 
 
-class TenantAdminService:
+class TenantAdminService(AuditDoor):
     """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.
     """
 
-    def __init__(self, registry: Registry, secret: bytes, clock: Callable[[], Micros]) -> None:
-        self._registry = registry
-        self._secret = secret
-        self._clock = clock
-
+    @audited
     def create_tenant(self, request: v1.CreateTenantRequest, caller: Caller) -> v1.CreateTenantResponse:
         """Raises InvalidField, TenantExists, RequestIdReused."""
         check(
@@ -100,6 +99,7 @@ class TenantAdminService:
             next_page_token=seal(self._secret, "tenants", (page[-1].tenant_id,)) if more else "",
         )
 
+    @audited
     def update_tenant(self, request: v1.UpdateTenantRequest, caller: Caller) -> v1.UpdateTenantResponse:
         """Raises InvalidField, TenantNotFound, RequestIdReused."""
         asked, fields = request.tenant, frozenset(request.update_mask.paths)
@@ -122,6 +122,7 @@ class TenantAdminService:
         )
         return v1.UpdateTenantResponse(tenant=tenant_message(changed))
 
+    @audited
     def suspend_tenant(self, request: v1.SuspendTenantRequest, caller: Caller) -> v1.SuspendTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         check(
@@ -137,6 +138,7 @@ class TenantAdminService:
         )
         return v1.SuspendTenantResponse(tenant=tenant_message(tenant))
 
+    @audited
     def resume_tenant(self, request: v1.ResumeTenantRequest, caller: Caller) -> v1.ResumeTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
@@ -145,6 +147,7 @@ class TenantAdminService:
         )
         return v1.ResumeTenantResponse(tenant=tenant_message(tenant))
 
+    @audited
     def delete_tenant(self, request: v1.DeleteTenantRequest, caller: Caller) -> v1.DeleteTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         grace_days = request.grace_days if request.HasField("grace_days") else DEFAULT_GRACE_DAYS
@@ -161,6 +164,7 @@ class TenantAdminService:
         )
         return v1.DeleteTenantResponse(tenant=tenant_message(tenant))
 
+    @audited
     def undelete_tenant(self, request: v1.UndeleteTenantRequest, caller: Caller) -> v1.UndeleteTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
@@ -169,6 +173,7 @@ class TenantAdminService:
         )
         return v1.UndeleteTenantResponse(tenant=tenant_message(tenant))
 
+    @audited
     def create_api_key(self, request: v1.CreateApiKeyRequest, caller: Caller) -> v1.CreateApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, RequestIdReused."""
         role = key_role(request.role)
@@ -194,6 +199,7 @@ class TenantAdminService:
         )
         return v1.CreateApiKeyResponse(api_key=api_key_message(made.api_key), secret=made.secret)
 
+    @audited
     def rotate_api_key(self, request: v1.RotateApiKeyRequest, caller: Caller) -> v1.RotateApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, TenantNotActive, ApiKeyNotFound,
         RequestIdReused."""
@@ -219,6 +225,7 @@ class TenantAdminService:
             old_api_key=api_key_message(rotated.old),
         )
 
+    @audited
     def revoke_api_key(self, request: v1.RevokeApiKeyRequest, caller: Caller) -> v1.RevokeApiKeyResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound, ApiKeyNotFound, RequestIdReused."""
         check(
@@ -235,6 +242,7 @@ class TenantAdminService:
         )
         return v1.RevokeApiKeyResponse(api_key=api_key_message(revoked))
 
+    @audited
     def create_enrolment(
         self, request: v1.CreateEnrolmentRequest, caller: Caller
     ) -> v1.CreateEnrolmentResponse:
@@ -281,6 +289,7 @@ class TenantAdminService:
             next_page_token=seal(self._secret, purpose, (page[-1].device_id,)) if more else "",
         )
 
+    @audited
     def revoke_device(self, request: v1.RevokeDeviceRequest, caller: Caller) -> v1.RevokeDeviceResponse:
         """Raises InvalidField, TenantNotFound, DeviceNotFound, RequestIdReused."""
         check(
@@ -315,7 +324,6 @@ def _check_own(caller: Caller, tenant_id: str) -> None:
         raise TenantNotFound(tenant_id)
 
 
-def _request_key(request_id: str, caller: Caller) -> RequestKey | None:
-    if not request_id:
-        return None
-    return RequestKey(request_id, "" if caller.tenant is None else caller.tenant.incarnation)
+def _request_key(request_id: str, caller: Caller) -> RequestKey:
+    scope = "" if caller.tenant is None else caller.tenant.incarnation
+    return RequestKey(request_id, scope, caller.key_id, caller.role)

@@ -27,7 +27,8 @@ from sqlalchemy import (
 )
 
 from scrubjay.errors import CredentialInvalid, DeviceNotFound, DeviceRevoked
-from scrubjay.memory import ClientId, JsonValue, Micros
+from scrubjay.memory import ClientId, Micros
+from tenants.audit import OK, Act
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     KEY_ID_BYTES,
@@ -39,10 +40,11 @@ from tenants.credentials import (
     same_digest,
 )
 from tenants.registry import rows
+from tenants.registry.audit import AuditLog
 from tenants.registry.enrolments import has_ended, read_enrolment
-from tenants.registry.once import Answer, RequestKey, once
+from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.tables import devices, enrolments
-from tenants.tenant import Caller, Device, DeviceBinding, Incarnation, Role
+from tenants.tenant import Caller, Device, DeviceBinding, Incarnation, Role, Tenant
 
 TOKEN_MICROS = 3600 * 1_000_000
 """What a copied token is good for without being noticed; a device in use asks for a new one once an hour."""
@@ -85,12 +87,19 @@ class Devices:
     """The devices of a catalogue, as its Registry opens them."""
 
     def __init__(
-        self, engine: Engine, *, pepper: bytes, cache: CredentialCache, entropy: Callable[[int], bytes]
+        self,
+        engine: Engine,
+        *,
+        pepper: bytes,
+        cache: CredentialCache,
+        entropy: Callable[[int], bytes],
+        audit: AuditLog,
     ) -> None:
         self._engine = engine
         self._pepper = pepper
         self._cache = cache
         self._entropy = entropy
+        self._audit = audit
 
     # --- for devices ------------------------------------------------------------------------------
 
@@ -133,6 +142,8 @@ class Devices:
                 issued = self._issue(connection, row, values, now)
             else:
                 connection.execute(_change(device_id).values(revoked_at=now))
+                life = Incarnation(row["incarnation"])
+                self._audit.append(connection, _copied(rows.tenant_of_life(connection, life), device_id, now))
         for digest in self._digests(row):
             self._cache.forget(digest)
         if turn is Rotation.COPIED:
@@ -203,9 +214,10 @@ class Devices:
                 "digests": [digest.hex() for digest in self._digests(row)],
             }
 
-        body: list[JsonValue] = ["revoke_device", tenant_id, device_id, wipe]
+        detail = "wipe" if wipe else ""
+        asked = Asked("revoke_device", tenant_id, [device_id, wipe], now, request, detail)
         with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, revoke)
+            answer = once(connection, self._audit, asked, revoke)
         for digest in answer["digests"]:
             self._cache.forget(bytes.fromhex(digest))
         return rows.device(answer["device"])
@@ -289,6 +301,21 @@ def _next(connection: Connection, row: RowMapping, generation: int) -> dict[str,
         "confirmed": generation,
         "previous_expires_at": row["expires_at"],
     }
+
+
+def _copied(tenant: Tenant, device_id: str, now: Micros) -> Act:
+    """The server's own: a device that nobody revoked."""
+    return Act(
+        at=now,
+        actor="",
+        role=0,
+        tenant_id=tenant.tenant_id,
+        incarnation=tenant.incarnation,
+        method="RevokeDevice",
+        resource=f"devices/{device_id}",
+        outcome=OK,
+        detail="an older token came back",
+    )
 
 
 def _standing(row: RowMapping, generation: int, now: Micros) -> tuple[Role, Micros | None]:

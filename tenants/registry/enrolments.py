@@ -20,7 +20,8 @@ from tenants.credentials import (
     same_digest,
 )
 from tenants.registry import rows
-from tenants.registry.once import Answer, RequestKey, once
+from tenants.registry.audit import AuditLog
+from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.tables import enrolments
 from tenants.tenant import Caller, Incarnation, Role
 
@@ -42,10 +43,13 @@ class NewEnrolment:
 class Enrolments:
     """The enrolments of a catalogue, as its Registry opens them."""
 
-    def __init__(self, engine: Engine, *, pepper: bytes, entropy: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, engine: Engine, *, pepper: bytes, entropy: Callable[[int], bytes], audit: AuditLog
+    ) -> None:
         self._engine = engine
         self._pepper = pepper
         self._entropy = entropy
+        self._audit = audit
 
     def create_enrolment(
         self,
@@ -86,17 +90,10 @@ class Enrolments:
             kept = {name: row[name] for name in ("enrolment_id", "client_id", "expires_at")}
             return {**kept, "seed": seed.hex()}
 
-        body: list[JsonValue] = [
-            "create_enrolment",
-            tenant_id,
-            subject.key,
-            list(scopes),
-            client_id,
-            display_name,
-            expires_at,
-        ]
+        rest: list[JsonValue] = [subject.key, list(scopes), client_id, display_name, expires_at]
+        asked = Asked("create_enrolment", tenant_id, rest, now, request)
         with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, create)
+            answer = once(connection, self._audit, asked, create)
         code = self._code(answer["enrolment_id"], bytes.fromhex(answer["seed"]))
         return NewEnrolment(ClientId(answer["client_id"]), Micros(answer["expires_at"]), code)
 

@@ -20,7 +20,8 @@ from tenants.credentials import (
     same_digest,
 )
 from tenants.registry import rows
-from tenants.registry.once import Answer, RequestKey, once
+from tenants.registry.audit import AuditLog
+from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.tables import api_keys
 from tenants.tenant import ACROSS_SUBJECTS, ApiKey, Role, Tenant
 
@@ -56,6 +57,7 @@ class ApiKeys:
         self._pepper = pepper
         self._cache = cache
         self._entropy = entropy
+        self.audit = AuditLog(engine, pepper=pepper)
 
     def create_api_key(
         self,
@@ -90,11 +92,12 @@ class ApiKeys:
             )
             return {"api_key": asdict(api_key), "seed": seed.hex()}
 
-        body: list[JsonValue] = ["create_api_key", tenant_id, role, display_name, client_id, expires_at]
+        rest: list[JsonValue] = [role, display_name, client_id, expires_at]
         if across_subjects:  # without the grant, as an older version has it
-            body.append("across_subjects")
+            rest.append("across_subjects")
+        asked = Asked("create_api_key", tenant_id, rest, now, request, role.name)
         with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, create)
+            answer = once(connection, self.audit, asked, create)
         return self._new_api_key(rows.api_key(answer["api_key"]), bytes.fromhex(answer["seed"]))
 
     def rotate_api_key(
@@ -143,9 +146,9 @@ class ApiKeys:
                 "old_digest": row["digest"].hex(),
             }
 
-        body: list[JsonValue] = ["rotate_api_key", tenant_id, key_id, overlap_seconds]
+        asked = Asked("rotate_api_key", tenant_id, [key_id, overlap_seconds], now, request)
         with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, rotate)
+            answer = once(connection, self.audit, asked, rotate)
         self._cache.forget(bytes.fromhex(answer["old_digest"]))
         made = self._new_api_key(rows.api_key(answer["api_key"]), bytes.fromhex(answer["seed"]))
         return RotatedApiKey(made, rows.api_key(answer["old"]))
@@ -173,9 +176,9 @@ class ApiKeys:
                 "digest": row["digest"].hex(),
             }
 
-        body: list[JsonValue] = ["revoke_api_key", tenant_id, key_id]
+        asked = Asked("revoke_api_key", tenant_id, [key_id], now, request)
         with self._engine.begin() as connection:
-            answer = once(connection, request, body, now, revoke)
+            answer = once(connection, self.audit, asked, revoke)
         self._cache.forget(bytes.fromhex(answer["digest"]))
         return rows.api_key(answer["api_key"])
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 from sqlalchemy import Connection, Engine, delete, or_, select, update
 
 from scrubjay.errors import TenantNotFound
-from scrubjay.memory import JsonValue, Micros
+from scrubjay.memory import Micros
 from tenants import states
+from tenants.audit import OK, Act
 from tenants.credential_cache import CredentialCache
 from tenants.database import compact
 from tenants.registry import rows
-from tenants.registry.once import Answer, RequestKey, once
+from tenants.registry.audit import AuditLog
+from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.tables import api_keys, devices, enrolments, requests, tenants
 from tenants.tenant import Tenant, TenantState
 from tenants.write_settings import DEFAULT_SETTINGS
@@ -26,41 +28,32 @@ class Lives:
     move raises TenantNotFound, TenantNotActive where ``tenants.states`` has no such move, RequestIdReused.
     """
 
-    def __init__(self, engine: Engine, *, cache: CredentialCache) -> None:
+    def __init__(self, engine: Engine, *, cache: CredentialCache, audit: AuditLog) -> None:
         self._engine = engine
         self._cache = cache
+        self._audit = audit
 
     def suspend_tenant(
         self, tenant_id: str, reason: str, *, now: Micros, request: RequestKey | None = None
     ) -> Tenant:
         """Let nobody read or write its memories until it is resumed."""
-        return self._move(
-            ["suspend_tenant", tenant_id, reason],
-            lambda tenant: states.suspended(tenant, reason, now),
-            tenant_id,
-            now,
-            request,
-        )
+        asked = Asked("suspend_tenant", tenant_id, [reason], now, request)
+        return self._move(tenant_id, asked, lambda tenant: states.suspended(tenant, reason, now))
 
     def resume_tenant(self, tenant_id: str, *, now: Micros, request: RequestKey | None = None) -> Tenant:
         """Let it be used again."""
-        return self._move(["resume_tenant", tenant_id], states.resumed, tenant_id, now, request)
+        return self._move(tenant_id, Asked("resume_tenant", tenant_id, [], now, request), states.resumed)
 
     def delete_tenant(
         self, tenant_id: str, grace_days: int, *, now: Micros, request: RequestKey | None = None
     ) -> Tenant:
         """Let nobody use it, and purge it once the days of grace have passed."""
-        return self._move(
-            ["delete_tenant", tenant_id, grace_days],
-            lambda tenant: states.deleted(tenant, grace_days, now),
-            tenant_id,
-            now,
-            request,
-        )
+        asked = Asked("delete_tenant", tenant_id, [grace_days], now, request, f"grace of {grace_days} days")
+        return self._move(tenant_id, asked, lambda tenant: states.deleted(tenant, grace_days, now))
 
     def undelete_tenant(self, tenant_id: str, *, now: Micros, request: RequestKey | None = None) -> Tenant:
         """Take a deletion back, before its purge has begun."""
-        return self._move(["undelete_tenant", tenant_id], states.undeleted, tenant_id, now, request)
+        return self._move(tenant_id, Asked("undelete_tenant", tenant_id, [], now, request), states.undeleted)
 
     # --- purging ----------------------------------------------------------------------------------
 
@@ -87,24 +80,18 @@ class Lives:
         compact(self._engine)
         with self._engine.begin() as connection:
             purged = self._change_life(connection, tenant, lambda found: states.purged(found, swept, now))
+            self._audit.append(connection, _purged(purged, now))
         self._cache.forget_tenant(tenant.incarnation)
         return purged
 
     # --- parts ------------------------------------------------------------------------------------
 
-    def _move(
-        self,
-        body: list[JsonValue],
-        change: Callable[[Tenant], Tenant],
-        tenant_id: str,
-        now: Micros,
-        request: RequestKey | None,
-    ) -> Tenant:
+    def _move(self, tenant_id: str, asked: Asked, change: Callable[[Tenant], Tenant]) -> Tenant:
         def move(connection: Connection) -> Answer:
             return rows.kept_tenant(self._change(connection, tenant_id, change))
 
         with self._engine.begin() as connection:
-            moved = rows.tenant(once(connection, request, body, now, move))
+            moved = rows.tenant(once(connection, self._audit, asked, move))
         self._cache.forget_tenant(moved.incarnation)
         return moved
 
@@ -142,6 +129,21 @@ def _delete_all_of(connection: Connection, tenant: Tenant) -> dict[str, int]:
     about = or_(requests.c.scope == tenant.incarnation, requests.c.tenant_id == tenant.tenant_id)
     deletions["admin requests"] = delete(requests).where(about)
     return {place: connection.execute(deletion).rowcount for place, deletion in deletions.items()}
+
+
+def _purged(tenant: Tenant, now: Micros) -> Act:
+    """The server's own. The receipt goes when the id is given again; what it sums up to stays."""
+    return Act(
+        at=now,
+        actor="",
+        role=0,
+        tenant_id=tenant.tenant_id,
+        incarnation=tenant.incarnation,
+        method="PurgeTenant",
+        resource="",
+        outcome=OK,
+        detail=f"{sum(tenant.purge.swept.values()) if tenant.purge else 0} rows and files",
+    )
 
 
 def _counted(tenant: Tenant, counts: Mapping[str, int]) -> Tenant:

@@ -30,7 +30,7 @@ from tenants.registry.devices import Devices
 from tenants.registry.enrolments import Enrolments
 from tenants.registry.keys import ApiKeys, NewApiKey
 from tenants.registry.lives import Lives
-from tenants.registry.once import Answer, RequestKey, once
+from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import (
     API_KEY_ROLES,
@@ -108,9 +108,9 @@ class Registry(ApiKeys):
         super().__init__(engine, pepper=pepper, cache=cache or CredentialCache(), entropy=entropy)
         self._shard_names = frozenset(shard_names)
         self._space = space
-        self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy)
-        self.lives = Lives(engine, cache=self._cache)
-        self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy)
+        self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy, audit=self.audit)
+        self.lives = Lives(engine, cache=self._cache, audit=self.audit)
+        self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
 
     # --- tenants ----------------------------------------------------------------------------------
 
@@ -131,9 +131,9 @@ class Registry(ApiKeys):
                 raise TenantExists(tenant_id)
             return row
 
-        body: list[JsonValue] = ["create_tenant", tenant_id, display_name]
+        asked = Asked("create_tenant", tenant_id, [display_name], now, request)
         with self._engine.begin() as connection:
-            return rows.tenant(once(connection, request, body, now, create))
+            return rows.tenant(once(connection, self.audit, asked, create))
 
     def update_tenant(
         self, tenant_id: str, changes: TenantChanges, *, now: Micros, request: RequestKey | None = None
@@ -149,9 +149,10 @@ class Registry(ApiKeys):
             connection.execute(update(tenants).where(tenants.c.tenant_id == tenant_id).values(values))
             return rows.kept_tenant(rows.read_tenant(connection, tenant_id))
 
-        body: list[JsonValue] = ["update_tenant", tenant_id, changes.columns()]
+        columns: JsonValue = {**changes.columns()}
+        asked = Asked("update_tenant", tenant_id, [columns], now, request, ", ".join(sorted(changes.fields)))
         with self._engine.begin() as connection:
-            changed = rows.tenant(once(connection, request, body, now, change))
+            changed = rows.tenant(once(connection, self.audit, asked, change))
         self._cache.forget_tenant(changed.incarnation)
         return changed
 

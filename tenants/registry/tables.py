@@ -147,6 +147,35 @@ requests = Table(
 """``tenant_id`` is whom the answer is about, NULL for the platform's keys."""
 
 
+audit_events = Table(
+    "catalogue_audit_events",
+    metadata,
+    Column("number", BigInteger, nullable=False, autoincrement=False),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("role", SmallInteger, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("incarnation", String(36), nullable=False),
+    Column("method", Text, nullable=False),
+    Column("resource", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    PrimaryKeyConstraint("number", name="catalogue_audit_events_pk"),
+    Index("catalogue_audit_events_by_tenant", "tenant_id", "number"),
+)
+
+audit_head = Table(
+    "catalogue_audit_head",
+    metadata,
+    Column("number", BigInteger, nullable=False, autoincrement=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("seal", LargeBinary(32), nullable=False),
+    PrimaryKeyConstraint("number", name="catalogue_audit_head_pk"),
+)
+"""One row, which who adds an event holds."""
+
+
 def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert ``row`` unless one with its key is there or being written; whether it was inserted.
 

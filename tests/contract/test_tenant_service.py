@@ -548,6 +548,9 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         lambda service, tenant_id, caller: service.list_devices(
             v1.ListDevicesRequest(tenant_id=tenant_id), caller
         ),
+        lambda service, tenant_id, caller: service.list_audit_events(
+            v1.ListAuditEventsRequest(tenant_id=tenant_id), caller
+        ),
         lambda service, tenant_id, caller: service.revoke_device(
             v1.RevokeDeviceRequest(tenant_id=tenant_id, device_id="0000000000000000"), caller
         ),
@@ -560,6 +563,7 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         "revoke_api_key",
         "create_enrolment",
         "list_devices",
+        "list_audit_events",
         "revoke_device",
     ],
 )
@@ -624,6 +628,7 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
         "CreateEnrolment",
         "ListDevices",
         "RevokeDevice",
+        "ListAuditEvents",
     }
 
 
@@ -734,6 +739,10 @@ LONG = "x" * 257
         (v1.ListDevicesRequest(), ["tenant_id"]),
         (v1.ListDevicesRequest(page_size=1001, **TENANT), ["page_size"]),
         (v1.ListDevicesRequest(page_token=seal(SECRET, "tenants", ("a",)), **TENANT), ["page_token"]),
+        (v1.ListAuditEventsRequest(tenant_id="A"), ["tenant_id"]),
+        (v1.ListAuditEventsRequest(page_size=1001), ["page_size"]),
+        (v1.ListAuditEventsRequest(page_token=seal(SECRET, "tenants", ("a",))), ["page_token"]),
+        (v1.VerifyAuditEventsRequest(after_number=-1), ["after_number"]),
         (v1.RevokeDeviceRequest(**TENANT), ["device_id"]),
         (v1.RevokeDeviceRequest(device_id="\0", request_id="\0", **TENANT), ["request_id", "device_id"]),
     ],
@@ -757,6 +766,8 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.CreateEnrolmentRequest: service.create_enrolment,
         v1.ListDevicesRequest: service.list_devices,
         v1.RevokeDeviceRequest: service.revoke_device,
+        v1.ListAuditEventsRequest: service.list_audit_events,
+        v1.VerifyAuditEventsRequest: service.verify_audit_events,
     }
     with pytest.raises(InvalidField) as caught:
         methods[type(request_message)](request_message, PLATFORM)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import grpc
 import pytest
+from sqlalchemy import Engine, update
 from typer.testing import CliRunner, Result
 
 from scrubjay import v1
@@ -20,6 +21,7 @@ from server.slots import Slots
 from tenants.__main__ import app
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
+from tenants.registry.tables import audit_events
 from tenants.tenant import Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 
@@ -33,6 +35,7 @@ class Running:
     target: str
     registry: Registry
     first: FirstCredentials
+    engine: Engine
 
     def run(self, *words: str, key: str | None = None, width: str = "200", typed: str = "") -> Result:
         environment = {
@@ -59,7 +62,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         server.add_generic_rpc_handlers((door.handlers(descriptor, service),))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
-        yield Running(f"127.0.0.1:{port}", registry, first)
+        yield Running(f"127.0.0.1:{port}", registry, first, engine)
         server.stop(None).wait()
     engine.dispose()
 
@@ -200,6 +203,30 @@ def test_json_of_an_enrolment_holds_its_code(running: Running) -> None:
     assert running.registry.authenticate(made["enrolment_code"], now()).client_id == made["client_id"]
     refused = running.run(*words, "--expires", "2999-01-31")
     assert "lies more than 30 days ahead" in refused.stderr
+
+
+def test_what_admins_did_is_shown_and_checked(running: Running) -> None:
+    running.run("create", "watched")
+    running.run("revoke-key", "0123456789abcdef", "--tenant", "watched")
+    shown = running.run("audit", "--tenant", "watched")
+    assert shown.exit_code == 0, shown.output
+    admin = running.first.admin.api_key.key_id
+    for text in ("CreateTenant", "RevokeApiKey", "API_KEY_NOT_FOUND", f"{admin} (PLATFORM_ADMIN)"):
+        assert text in shown.stdout
+    newest = json.loads(running.run("audit", "--tenant", "watched", "--limit", "1", "--json").stdout)
+    assert [(each["method"], each["resource"]) for each in newest] == [
+        ("RevokeApiKey", "keys/0123456789abcdef")
+    ]
+    whole = running.run("audit", "--verify")
+    assert (whole.exit_code, "all as they were written" in whole.stdout) == (0, True)
+    with running.engine.begin() as connection:
+        tampered = audit_events.c.number == newest[0]["number"]
+        connection.execute(update(audit_events).where(tampered).values(outcome="OK"))
+    broken = running.run("audit", "--verify")
+    assert broken.exit_code == 1
+    assert f"error: event {newest[0]['number']} was changed" in broken.stderr
+    with running.engine.begin() as connection:
+        connection.execute(update(audit_events).where(tampered).values(outcome="API_KEY_NOT_FOUND"))
 
 
 @pytest.mark.parametrize(

@@ -1301,3 +1301,185 @@ class RevokeDeviceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeDeviceResponse: _TypeAlias = RevokeDeviceResponse  # noqa: Y015
+
+@_typing.final
+class AuditEvent(_message.Message):
+    """What an admin, or the server by itself, did. It holds no content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    OCCURRED_AT_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """Its place in the log, from 1."""
+    actor: _builtins.str
+    """The key of who did it; empty: the server, or who has its machine."""
+    role: Global___Role.ValueType
+    """The role of that key."""
+    tenant_id: _builtins.str
+    """The tenant that it is about; empty: the platform."""
+    incarnation: _builtins.str
+    """The life of that tenant."""
+    method: _builtins.str
+    """What was done: the name of an RPC, or PurgeTenant."""
+    resource: _builtins.str
+    """What of the tenant was touched, such as "keys/<key_id>"; empty: the tenant itself."""
+    outcome: _builtins.str
+    """"OK", "REPEATED" where a request came again and got its first answer, or the reason of a refusal as
+    ErrorReason names it, without ERROR_REASON_.
+    """
+    detail: _builtins.str
+    """What the method does not say, such as the fields that were written."""
+    @_builtins.property
+    def occurred_at(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        occurred_at: _timestamp_pb2.Timestamp | None = ...,
+        actor: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        tenant_id: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        method: _builtins.str = ...,
+        resource: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["occurred_at", b"occurred_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "detail", b"detail", "incarnation", b"incarnation", "method", b"method", "number", b"number", "occurred_at", b"occurred_at", "outcome", b"outcome", "resource", b"resource", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015
+
+@_typing.final
+class ListAuditEventsRequest(_message.Message):
+    """Request of ListAuditEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant. Empty, for platform admins only: all of them, and the platform."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditEventsRequest: _TypeAlias = ListAuditEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListAuditEventsResponse(_message.Message):
+    """Response of ListAuditEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEvent]:
+        """The events, newest first. A tenant's own admin sees those of this life of the tenant."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___AuditEvent] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditEventsResponse: _TypeAlias = ListAuditEventsResponse  # noqa: Y015
+
+@_typing.final
+class VerifyAuditEventsRequest(_message.Message):
+    """Request of VerifyAuditEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_NUMBER_FIELD_NUMBER: _builtins.int
+    after_number: _builtins.int
+    """Check the events behind this number: 0, or the last_number of the response before."""
+    def __init__(
+        self,
+        *,
+        after_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_number", b"after_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditEventsRequest: _TypeAlias = VerifyAuditEventsRequest  # noqa: Y015
+
+@_typing.final
+class VerifyAuditEventsResponse(_message.Message):
+    """Response of VerifyAuditEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHECKED_COUNT_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
+    LAST_NUMBER_FIELD_NUMBER: _builtins.int
+    LAST_DIGEST_FIELD_NUMBER: _builtins.int
+    AT_END_FIELD_NUMBER: _builtins.int
+    checked_count: _builtins.int
+    """How many events were checked."""
+    last_number: _builtins.int
+    """The number of the last event that was checked."""
+    last_digest: _builtins.bytes
+    """Its digest: who notes it elsewhere can tell that a whole log was put back in time."""
+    at_end: _builtins.bool
+    """Whether that is the end of the log. If not, go on behind last_number."""
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What shows that somebody changed the log, in words, in order. Empty: nothing does."""
+
+    def __init__(
+        self,
+        *,
+        checked_count: _builtins.int = ...,
+        faults: _abc.Iterable[_builtins.str] | None = ...,
+        last_number: _builtins.int = ...,
+        last_digest: _builtins.bytes = ...,
+        at_end: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "checked_count", b"checked_count", "faults", b"faults", "last_digest", b"last_digest", "last_number", b"last_number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyAuditEventsResponse: _TypeAlias = VerifyAuditEventsResponse  # noqa: Y015

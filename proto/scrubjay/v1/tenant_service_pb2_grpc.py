@@ -105,6 +105,16 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.FromString,
                 _registered_method=True)
+        self.ListAuditEvents = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ListAuditEvents',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsResponse.FromString,
+                _registered_method=True)
+        self.VerifyAuditEvents = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/VerifyAuditEvents',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.VerifyAuditEventsRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.VerifyAuditEventsResponse.FromString,
+                _registered_method=True)
 
 
 class TenantAdminServiceServicer(object):
@@ -215,6 +225,21 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuditEvents(self, request, context):
+        """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def VerifyAuditEvents(self, request, context):
+        """Checks a part of the audit log: whether an event was changed or removed since it was written. Platform
+        admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TenantAdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -287,6 +312,16 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeDevice,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.SerializeToString,
+            ),
+            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEvents,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsResponse.SerializeToString,
+            ),
+            'VerifyAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyAuditEvents,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.VerifyAuditEventsRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.VerifyAuditEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -668,6 +703,60 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/RevokeDevice',
             scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ListAuditEvents',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/VerifyAuditEvents',
+            scrubjay_dot_v1_dot_tenant__service__pb2.VerifyAuditEventsRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.VerifyAuditEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -73,6 +73,12 @@ class TenantAdminServiceStub:
     """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
     admins, and the tenant's own admins.
     """
+    ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]
+    """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
+    VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]
+    """Checks a part of the audit log: whether an event was changed or removed since it was written. Platform
+    admins only.
+    """
 
 @_typing.type_check_only
 class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
@@ -118,6 +124,12 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     RevokeDevice: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeDeviceRequest, _tenant_service_pb2.RevokeDeviceResponse]  # type: ignore[assignment]
     """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
     admins, and the tenant's own admins.
+    """
+    ListAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
+    """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
+    VerifyAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]  # type: ignore[assignment]
+    """Checks a part of the audit log: whether an event was changed or removed since it was written. Platform
+    admins only.
     """
 
 class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -245,6 +257,24 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.RevokeDeviceResponse, _abc.Awaitable[_tenant_service_pb2.RevokeDeviceResponse]]:
         """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
         admins, and the tenant's own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ListAuditEvents(
+        self,
+        request: _tenant_service_pb2.ListAuditEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ListAuditEventsResponse, _abc.Awaitable[_tenant_service_pb2.ListAuditEventsResponse]]:
+        """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
+
+    @_abc_1.abstractmethod
+    def VerifyAuditEvents(
+        self,
+        request: _tenant_service_pb2.VerifyAuditEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.VerifyAuditEventsResponse, _abc.Awaitable[_tenant_service_pb2.VerifyAuditEventsResponse]]:
+        """Checks a part of the audit log: whether an event was changed or removed since it was written. Platform
+        admins only.
         """
 
 def add_TenantAdminServiceServicer_to_server(servicer: TenantAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,96 @@
+"""The audit log's law: who did what, when, to what, and with which outcome, each event chained to the last.
+
+An event's digest covers the event and the digest before it, under a key that follows from the pepper. So an
+event that is changed, removed or put between others shows, to who has the pepper: who has the database alone
+can't make a whole chain. The head, sealed beside the log, says where it ends, so that its end can't be cut
+off either. No event holds content: ids, names of fields, and reasons of refusals alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from scrubjay.memory import Micros, canonical_json
+
+OK = "OK"
+REPEATED = "REPEATED"
+"""A request came again and got the first answer, a key's secret perhaps."""
+NO_DIGEST = bytes(32)
+"""Before the first event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What was done. ``actor`` is a key's id and ``role`` its number in the contract; both are empty where
+    the server did it, or who has its machine.
+
+    ``tenant_id`` and ``incarnation`` are empty where it is about the platform. ``outcome`` is OK, REPEATED or
+    the reason of a refusal.
+    """
+
+    at: Micros
+    actor: str
+    role: int
+    tenant_id: str
+    incarnation: str
+    method: str
+    resource: str
+    outcome: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """An act in the log; numbers count from 1."""
+
+    number: int
+    act: Act
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where the log ends."""
+
+    number: int
+    digest: bytes
+    seal: bytes
+
+
+def chained(key: bytes, before: bytes, number: int, act: Act) -> AuditEvent:
+    """The event of an act behind the one with the digest ``before``."""
+    covered = [number, *(getattr(act, name) for name in Act.__slots__)]
+    return AuditEvent(number, act, hmac.digest(key, before + canonical_json(covered).encode(), "sha256"))
+
+
+def sealed(key: bytes, event: AuditEvent) -> Head:
+    """The head of a log that ends with this event."""
+    body = b"head\0" + event.number.to_bytes(8, "big") + event.digest
+    return Head(event.number, event.digest, hmac.digest(key, body, "sha256"))
+
+
+def faults(key: bytes, before: AuditEvent | None, events: Iterable[AuditEvent]) -> Iterator[str]:
+    """What shows in a run of the log, by number, that somebody changed it. ``before`` is the event before it,
+    None at the beginning."""
+    number, digest = (0, NO_DIGEST) if before is None else (before.number, before.digest)
+    for event in events:
+        if event.number != number + 1:
+            yield _missing(number + 1, event.number - 1)
+        elif not hmac.compare_digest(chained(key, digest, event.number, event.act).digest, event.digest):
+            yield f"event {event.number} was changed"
+        number, digest = event.number, event.digest
+
+
+def end_faults(key: bytes, head: Head, last: AuditEvent | None) -> Iterator[str]:
+    """What shows at the end of the log that somebody changed it."""
+    number, digest = (0, NO_DIGEST) if last is None else (last.number, last.digest)
+    if head.number > number:
+        yield _missing(number + 1, head.number)
+    elif (head.number, head.digest) != (number, digest) or (last is not None and head != sealed(key, last)):
+        yield "the head of the log was changed"
+
+
+def _missing(first: int, last: int) -> str:
+    return f"event {first} is missing" if first == last else f"events {first} to {last} are missing"

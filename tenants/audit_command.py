@@ -1,0 +1,61 @@
+"""``python -m tenants audit``: what admins did, and whether the log of it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from scrubjay import v1
+from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, admin
+from tenants.screen import list_of_events, printable, show
+
+AUDIT_PAGE = 1000
+
+
+def audit(
+    api_key: AdminKey,
+    tenant: Annotated[
+        str, typer.Option(help="Only what is about this tenant. A tenant's own admin names its own.")
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="At most this many, the newest.")] = 100,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that nothing in the log was changed or removed.")
+    ] = False,
+    server: Server = LOCAL_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Show what admins did, newest first; or check the log of it."""
+    if verify:
+        _verify(server, api_key)
+        return
+    with admin(server, api_key) as stub:
+        events = list(islice(_every_event(stub, tenant, min(limit, AUDIT_PAGE)), limit))
+    show(events, list_of_events(events), as_json)
+
+
+def _every_event(stub: v1.TenantAdminServiceStub, tenant_id: str, size: int) -> Iterator[v1.AuditEvent]:
+    request = v1.ListAuditEventsRequest(tenant_id=tenant_id, page_size=size)
+    page = stub.ListAuditEvents(request)
+    yield from page.events
+    while page.next_page_token:
+        request.page_token = page.next_page_token
+        page = stub.ListAuditEvents(request)
+        yield from page.events
+
+
+def _verify(server: str, api_key: str) -> None:
+    request, count, faults, part = v1.VerifyAuditEventsRequest(), 0, list[str](), None
+    with admin(server, api_key) as stub:
+        while part is None or not part.at_end:
+            part = stub.VerifyAuditEvents(request)
+            request.after_number = part.last_number
+            count += part.checked_count
+            faults += part.faults
+    for fault in faults:
+        typer.echo(f"error: {printable(fault)}", err=True)
+    if faults:
+        raise typer.Exit(1)
+    typer.echo(f"{count} events, all as they were written; digest of the last: {part.last_digest.hex()}")
