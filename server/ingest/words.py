@@ -24,8 +24,8 @@ _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 _PUNCTUATION = r".,:;!?'\"()\[\]{}<>，。！？、；：“”‘’「」『』（）《》【】…·—–*_`~/\\|@&-"
 _WORD = re.compile(
     rf"""
-    (?:(?<!\w)[+-])? [0-9]+ (?:[.,:/-][0-9]+)* [%‰]?
-    | (?:(?<![\w.])\.)? [^\W\d_{_UNSPACED}]+ (?:'[^\W\d_{_UNSPACED}]+)* (?:\+\+|\#)?
+    (?:(?<!\w)[+-])? [0-9]+ (?:[.,:/-][0-9]+)* [%‰]? (?![^\W_{_UNSPACED}])
+    | (?:(?<![\w.])\.)? [^\W_{_UNSPACED}]+ (?:'[^\W_{_UNSPACED}]+)* (?:\+\+|\#)?
     | \w
     | [^\w\s{_PUNCTUATION}]
     """,
@@ -126,6 +126,7 @@ _FRONTED = re.compile(rf"(?P<where>(?:in|at|on) {_PART}) (?P<rest>i (?:dis)?like
 _COMPARES = frozenset(("than", "over", "between", "not", "比", "较", "间", "胜", "过", "于", "是"))
 _CONSUMED = re.compile(r"\b((?:dis)?likes?|than|喜 欢|讨 厌|胜 过) (?:drink|eat|have|use|喝|吃)(?= )")
 _LIKE = frozenset(("like", "likes", "prefer", "prefers", "dislike", "dislikes"))
+_ARTICLES = frozenset(("a", "an", "the"))
 _LIKED = frozenset(("like", "dislike", "欢", "厌"))
 _OPENING = frozenset(("oh", "hey", "well", "um", "hm", "hmm", "我"))
 _THE_LESS_LIKED_WITHIN = 4
@@ -202,6 +203,8 @@ def _replaced(said: Sequence[str], phrases: _Phrases) -> list[str]:
     while place < len(said):
         word = said[place]
         for phrase, means in phrases.get(word, ()):
+            if len(phrase) == 1 and word in _ARTICLES and place + 1 == len(said):
+                continue  # a letter: "vitamin A"
             if len(phrase) == 1 or tuple(said[place : place + len(phrase)]) == phrase:
                 found += means
                 place += len(phrase)
