@@ -12,7 +12,7 @@ from server.ingest.entities.entity import EntityKind
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor, token_purpose
 from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_memory_id, sole_subject
-from server.shard.entities import NEWEST, Entities, Names, Relations, Told
+from server.shard.entities import NEWEST, Entities, Names, Related, Relations
 from server.store.entities import Asking, Links, RelationRow
 from server.store.memory_store import StreamKey
 from tenants.page_token import seal, unseal
@@ -75,7 +75,7 @@ class EntityReads(MemoryDoor):
         revision = self._revisions.heads(tenant.incarnation, request.min_revision)
         page, names, following = self._router.shard(tenant).list_relations(asked, revision)
         return v1.ListRelationsResponse(
-            relations=[relation(told, names) for told in page],
+            relations=[relation(one, names) for one in page],
             next_page_token=seal(self._secret, purpose, following) if following else "",
         )
 
@@ -96,9 +96,9 @@ def _valid_at(request: v1.ListRelationsRequest) -> Micros | None:
     return time
 
 
-def relation(told: Told, names: Names) -> v1.Relation:
+def relation(related: Related, names: Names) -> v1.Relation:
     """A relation as the contract has it."""
-    row = told.row
+    row = related.row
     message = v1.Relation(
         subject=_named(row.subject_id, names),
         relation=row.relation,
@@ -107,8 +107,8 @@ def relation(told: Told, names: Names) -> v1.Relation:
     )
     if row.valid_from is not None:
         message.valid_from.CopyFrom(to_timestamp(row.valid_from))
-    if told.end is not None:
-        message.valid_to.CopyFrom(to_timestamp(told.end))
+    if related.end is not None:
+        message.valid_to.CopyFrom(to_timestamp(related.end))
     return message
 
 
@@ -127,5 +127,5 @@ def _entities(names: Names) -> Iterator[v1.NamedEntity]:
     return (_named(entity_id, names) for entity_id in names)
 
 
-def _as_said(row: RelationRow) -> Told:
-    return Told(row, row.valid_to)
+def _as_said(row: RelationRow) -> Related:
+    return Related(row, row.valid_to)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp
 from server.ingest.entities.linking import named_in, relink, text_of
-from server.ingest.entities.validity import by_subject, held_at, until
+from server.ingest.entities.validity import Told, held_at
 from server.shard.parts import ShardParts
-from server.store.entities import Asking, EntityRow, Links, RelationRow, ToldRow
+from server.store.entities import Asking, EntityRow, Links, RelationRow
 from server.store.memory_store import Reading, StreamKey, Writing
 from tenants.tenant import Incarnation
 
@@ -47,7 +47,7 @@ class Relations:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Related:
     """A relation, and when it ended as far as the asking client's memories tell."""
 
     row: RelationRow
@@ -82,11 +82,11 @@ class ShardEntities(ShardParts):
 
     def list_relations(
         self, asked: Relations, revision: Mapping[StreamKey, CommitStamp]
-    ) -> tuple[Sequence[Told], Names, tuple[MemoryId, int] | None]:
+    ) -> tuple[Sequence[Related], Names, tuple[MemoryId, int] | None]:
         """A page of relations, newest memory first, the names in it, and behind which the next begins."""
         with self._reading(revision) as reading:
             page, following = _page(reading, asked)
-            ids = {i for told in page for i in (told.row.subject_id, told.row.object_id)}
+            ids = {i for one in page for i in (one.row.subject_id, one.row.object_id)}
             return page, reading.names(asked.key, asked.asking, sorted(ids)), following
 
     def unlinked(self) -> StreamKey | None:
@@ -115,23 +115,22 @@ class ShardEntities(ShardParts):
         return None
 
 
-def _page(reading: Reading, asked: Relations) -> tuple[list[Told], tuple[MemoryId, int] | None]:
-    page: list[Told] = []
+def _page(reading: Reading, asked: Relations) -> tuple[list[Related], tuple[MemoryId, int] | None]:
+    page: list[Related] = []
     before, looked_at = asked.before, 0
-    told: dict[str, list[ToldRow]] = {}
+    told, known = Told(), set[str]()
     while looked_at < MOST_LOOKED_AT:
         rows = reading.relations(asked.key, asked.asking, asked.entity_id, before, CHUNK)
-        strange = sorted({row.subject_id for row in rows} - told.keys())
-        told |= by_subject(reading.told_of(asked.key, asked.asking, strange)) if strange else {}
+        if strange := {row.subject_id for row in rows} - known:
+            told.add(reading.told_of(asked.key, asked.asking, sorted(strange)))
+            known |= strange
         for row in rows:
             if len(page) == asked.size:
                 return page, before
             before = row.memory_id, row.number
-            mine = told[row.subject_id]
-            self_told = next(one for one in mine if one.relation == row)
-            end = until(self_told, mine)
+            end = told.until(row)
             if asked.valid_at is None or held_at(row, end, asked.valid_at):
-                page.append(Told(row, end))
+                page.append(Related(row, end))
         if len(rows) < CHUNK:
             return page, None
         looked_at += len(rows)

@@ -15,7 +15,7 @@ from scrubjay.text import tokens
 from server.ingest.entities.entity import NOTHING, SUBJECT, EntityKind, Mention, entity_id, normal
 from server.ingest.entities.extraction import MOST_CLAIMS, MOST_MENTIONS, MOST_NAME, extract
 from server.ingest.entities.linking import links_of, named_in, names_in
-from server.ingest.entities.validity import held_at, until
+from server.ingest.entities.validity import Told, held_at, until
 from server.recall.entities import EntityIndex, pieces, telling
 from server.store.entities import RelationRow, ToldRow
 from tests.stored import ALICE, BOB
@@ -166,7 +166,12 @@ def told(number: int, relation: str, thing: str, since: int | None, to: int | No
 
 
 def ends(*rows: ToldRow) -> Sequence[Micros | None]:
-    return [until(row, rows) for row in rows]
+    """Each one's end, which is the same whether all are asked or only those that may end it."""
+    grouped = Told()
+    grouped.add(rows)
+    found = [until(row, rows) for row in rows]
+    assert [grouped.until(row.relation) for row in rows] == found
+    return found
 
 
 def test_one_of_a_kind_ends_what_was_before() -> None:

@@ -9,7 +9,7 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from scrubjay.memory import Micros
 from server.store.entities import RelationRow, ToldRow
@@ -47,9 +47,26 @@ def held_at(row: RelationRow, end: Micros | None, at: Micros) -> bool:
     return (row.valid_from is None or row.valid_from <= at) and (end is None or at < end)
 
 
-def by_subject(told: Sequence[ToldRow]) -> dict[str, list[ToldRow]]:
-    """What is told of each subject."""
-    found: dict[str, list[ToldRow]] = {}
-    for row in told:
-        found.setdefault(row.relation.subject_id, []).append(row)
-    return found
+class Told:
+    """All that is told of some subjects, so grouped that what may end a relation is found at once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, int], ToldRow] = {}
+        self._of_kind: dict[tuple[str, str], list[ToldRow]] = {}
+        self._of_thing: dict[tuple[str, str], list[ToldRow]] = {}
+
+    def add(self, rows: Iterable[ToldRow]) -> None:
+        """Take all that is told of further subjects."""
+        for row in rows:
+            relation = row.relation
+            self._rows[relation.memory_id, relation.number] = row
+            self._of_kind.setdefault((relation.subject_id, relation.relation), []).append(row)
+            self._of_thing.setdefault((relation.subject_id, relation.object_id), []).append(row)
+
+    def until(self, relation: RelationRow) -> Micros | None:
+        """When a relation ended whose subject is among them; None where it holds still."""
+        if relation.relation in ONE_AT_A_TIME:
+            others = self._of_kind[relation.subject_id, relation.relation]
+        else:
+            others = self._of_thing[relation.subject_id, relation.object_id]
+        return until(self._rows[relation.memory_id, relation.number], others)
