@@ -85,7 +85,7 @@ def test_what_was_replaced_and_what_scores_too_low(dev: Tenant) -> None:
     assert missed(dev, older.id, top_k=2).gate == v1.MISS_GATE_NONE
     answer = missed(dev, other.id, query="zebra", recipe="hybrid-v3")
     assert answer.gate == v1.MISS_GATE_THRESHOLD
-    assert "0.1" in answer.sentence
+    assert "0.08" in answer.sentence
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
