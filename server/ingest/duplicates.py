@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scrubjay.memory import DEFAULT_CATEGORY, ClientId, Memory, MemoryId, Micros, PrivacyLevel, visible
+from scrubjay.memory import (
+    DEFAULT_CATEGORY,
+    ClientId,
+    Memory,
+    MemoryId,
+    Micros,
+    PrivacyLevel,
+    canonical_json,
+    visible,
+)
 from server.ingest.wording import Likeness, Wording
 
 
@@ -53,7 +62,11 @@ def stands_for(memory: Memory, new: Memory, client_id: ClientId, now: Micros) ->
         and _is_one(memory.source.role, new.source.role)
         and memory.expires_at in (None, new.expires_at)
         and memory.pinned >= new.pinned
-        and all(memory.metadata.get(key, value) == value for key, value in new.metadata.items())
+        and not any(
+            canonical_json(memory.metadata[key]) != canonical_json(value)  # in Python True equals 1
+            for key, value in new.metadata.items()
+            if key in memory.metadata
+        )
     )
 
 
