@@ -16,7 +16,7 @@ from server.ingest.chat.extracting import CATEGORIES, MAX_TAGS, Told, extract
 from server.ingest.chat.pieces import MAX_PIECES, PIECE_CHARACTERS, Part, pieces, told
 from server.ingest.chat.prompts import Prompt, extraction_prompt, reconcile_prompt
 from server.ingest.chat.reconciling import Action, reconcile
-from server.ingest.chat.shown import Shown
+from server.ingest.chat.shown import MAX_CHARACTERS, Shown
 from server.ingest.conversations import Conversation, Message, WritePolicy
 from server.ingest.rules.cleaning import without_context
 from server.ingest.rules.fact import Said
@@ -92,6 +92,15 @@ def test_whatever_it_answers_every_fact_has_one_decision(value: Any) -> None:
         assert one.told.text.strip()
         assert (one.known is not None) == (one.action is Action.NONE)
         assert bool(one.told.supersedes) == (one.action in (Action.UPDATE, Action.DELETE))
+
+
+def test_a_memory_that_was_shown_in_part_is_not_replaced_by_a_text_for_all_of_it() -> None:
+    answer = {"decisions": [{"fact": 0, "action": "UPDATE", "memory": 0, "text": "Both."}]}
+    for length, action in ((MAX_CHARACTERS, Action.UPDATE), (MAX_CHARACTERS + 1, Action.ADD)):
+        near = [[memory_of("x" * length)]]
+        (decision,) = reconcile(answering(answer), PROMPT, [fact("One.")], near).decisions
+        assert decision.action is action
+        assert decision.told.text == ("Both." if action is Action.UPDATE else "One.")
 
 
 def fact(text: str) -> Told:

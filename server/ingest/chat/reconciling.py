@@ -16,7 +16,7 @@ from server.ingest.chat.extracting import Told
 from server.ingest.chat.issues import Issue, IssueKind
 from server.ingest.chat.prompts import Prompt
 from server.ingest.chat.reading import number, read, texts_of
-from server.ingest.chat.shown import Shown
+from server.ingest.chat.shown import MAX_CHARACTERS, Shown
 from server.providers.chat import ChatModel
 
 FACTS_AT_ONCE = 20
@@ -92,6 +92,8 @@ def _decision(item: Mapping[str, object], told: Told, shown: Shown) -> Decision 
         return None
     if action is Action.NONE:
         return Decision(told, action, named[0])
+    if action is Action.UPDATE and any(len(memory.content) > MAX_CHARACTERS for memory in named):
+        return Decision(told, Action.ADD)  # it has not seen all that its text would stand for
     text = (texts_of(item, "text") or [told.text])[0] if action is Action.UPDATE else told.text
     return Decision(replace(told, text=text, supersedes=named), action)
 

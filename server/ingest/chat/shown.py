@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from scrubjay.memory import Memory, MemoryId, utc_day
 from server.ingest.chat.reading import numbers_of
 
-MAX_CHARACTERS = 1_000
+MAX_CHARACTERS = 2_000
 """Of each memory that is shown."""
 
 
