@@ -37,6 +37,8 @@ from tenants.tenant import Caller
 
 MAX_OPEN = 1000
 """Operations of one tenant that have not ended: hours of work for a model."""
+MAX_OPEN_BYTES = 64 * 1024 * 1024
+"""What their requests may take of a disk; a tenth of that is a long queue of usual conversations."""
 ADD = "Add"
 """The kind of an operation that makes memories of a conversation."""
 _LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -126,8 +128,12 @@ class Operations(MemoryDoor):
             progress=Progress("", 0, len(request.messages)),
             request=request.SerializeToString(),
         )
-        if shard.open_jobs(identity.incarnation, MAX_OPEN) >= MAX_OPEN:
-            raise ServerBusy(f"{MAX_OPEN} operations of this tenant have not ended; retry later")
+        count, size = shard.open_jobs(identity.incarnation)
+        if count >= MAX_OPEN or size + len(job.request) > MAX_OPEN_BYTES:
+            raise ServerBusy(
+                f"{count} operations of this tenant with {size} bytes have not ended; "
+                f"at most {MAX_OPEN} and {MAX_OPEN_BYTES} bytes may be open; retry later"
+            )
         answer = shard.begin_job(identity, job, v1.AddResponse(operation_id=job.id))
         self._jobs_added.set()
         return answer

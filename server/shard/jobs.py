@@ -95,10 +95,10 @@ class ShardJobs(ShardParts):
                 subscription.wait(left if self._store.exclusive else min(left, LOOK_SECONDS), CommitStamp(0))
         return job
 
-    def open_jobs(self, incarnation: Incarnation, limit: int) -> int:
-        """How many jobs of the tenant have not ended, counted up to ``limit``."""
+    def open_jobs(self, incarnation: Incarnation) -> tuple[int, int]:
+        """How many jobs of the tenant have not ended, and how many bytes their requests have."""
         with self._store.read() as reading:
-            return reading.open_jobs(incarnation, limit)
+            return reading.open_jobs(incarnation)
 
     def wake(self, key: StreamKey) -> None:
         """Wake who waits for a job of the stream; others there find nothing new."""

@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import Boolean, and_, bindparam, case, delete, literal_column, null, select, tuple_, update
+from sqlalchemy import (
+    Boolean,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal_column,
+    null,
+    select,
+    tuple_,
+    update,
+)
 
 from scrubjay.memory import ClientId, Micros
 from server.store.rows import StreamKey
@@ -135,9 +147,10 @@ class JobReading:
             rows = self._transaction.all(_OF_STREAM, values | {"stream": stream})
         return [_to_job(row) for row in rows]
 
-    def open_jobs(self, incarnation: Incarnation, limit: int) -> int:
-        """How many jobs of the tenant have not ended, counted up to ``limit``."""
-        return len(self._transaction.all(_OPEN_JOBS, {"incarnation": incarnation, "limit": limit}))
+    def open_jobs(self, incarnation: Incarnation) -> tuple[int, int]:
+        """How many jobs of the tenant have not ended, and how many bytes their requests have."""
+        count, size = self._transaction.all(_OPEN_JOBS, {"incarnation": incarnation})[0]
+        return int(count), int(size or 0)
 
     def next_job(self, after: Incarnation, now: Micros) -> tuple[Incarnation, str] | None:
         """The oldest job that may be taken up of the next tenant behind ``after`` that has one."""
@@ -299,7 +312,7 @@ _OF_TENANT = (
     .limit(bindparam("limit"))
 )
 _OF_STREAM = _OF_TENANT.where(jobs.c.stream == bindparam("stream"))
-_OPEN_JOBS = select(jobs.c.id).where(_IS_TENANT, _OPEN).limit(bindparam("limit"))
+_OPEN_JOBS = select(func.count(), func.sum(func.length(jobs.c.request))).where(_IS_TENANT, _OPEN)
 _NEXT = (
     select(jobs.c.incarnation, jobs.c.id)
     .where(

@@ -476,6 +476,12 @@ def test_a_tenant_may_leave_so_much_open_and_no_more(
     assert other.operation_id
     cancel(dev, mine[0])
     assert ask(dev, "one more").operation_id
+    monkeypatch.setattr(operations, "MAX_OPEN", 1000)
+    monkeypatch.setattr(operations, "MAX_OPEN_BYTES", 1000)
+    with refused() as told:
+        ask(dev, "x" * 900)
+    assert told.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert ask(dev, "short").operation_id
 
 
 # --- fairness -------------------------------------------------------------------------------------
