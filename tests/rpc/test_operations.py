@@ -25,6 +25,8 @@ from tests.databases import rows_of
 
 APPEND = v1.WRITE_POLICY_APPEND
 ALICE = v1.Memory(user_id="alice")
+BOTH = pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+"""For what the databases could do differently; the others run on SQLite alone."""
 PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED = (
     v1.OPERATION_STATE_PENDING,
     v1.OPERATION_STATE_RUNNING,
@@ -32,6 +34,11 @@ PENDING, RUNNING, SUCCEEDED, FAILED, CANCELLED = (
     v1.OPERATION_STATE_FAILED,
     v1.OPERATION_STATE_CANCELLED,
 )
+
+
+@pytest.fixture
+def backend() -> str:
+    return "sqlite"
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +92,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)  # between one look and the next
 
 
+@BOTH
 def test_an_add_that_asks_a_model_is_answered_before_the_model_is(dev: Tenant, model: SlowModel) -> None:
     answer = ask(dev, "tea", "coffee", request_id="r")
     assert not answer.results
@@ -127,6 +135,7 @@ def test_what_needs_no_model_is_answered_with_its_results(dev: Tenant) -> None:
         assert not answer.operation_id
 
 
+@BOTH
 def test_the_same_request_is_the_same_operation_however_long_it_waits(dev: Tenant, model: SlowModel) -> None:
     first = ask(dev, "tea", request_id="r")
     assert ask(dev, "tea", request_id="r") == first
@@ -224,6 +233,7 @@ def test_what_is_wrong_is_refused_at_once(dev: Tenant, model: SlowModel) -> None
     assert not dev.memories.ListOperations(v1.ListOperationsRequest()).operations
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
@@ -251,6 +261,7 @@ def test_what_fails_stores_nothing_and_says_why(
     assert told.error.reason == v1.ERROR_REASON_OPERATION_ENDED
 
 
+@BOTH
 def test_results_say_what_memories_mention_as_without_waiting(dev: Tenant, model: SlowModel) -> None:
     model.release()
     text = "My sister Anna works at Acme."
@@ -276,6 +287,7 @@ def test_work_that_finds_nothing_succeeds(dev: Tenant, model: SlowModel) -> None
 # --- cancelling -----------------------------------------------------------------------------------
 
 
+@BOTH
 def test_what_waits_for_its_turn_is_cancelled_for_good(dev: Tenant, model: SlowModel) -> None:
     mine = [ask(dev, f"note {n}").operation_id for n in range(10)]
     model.until_asked(4)
@@ -291,6 +303,7 @@ def test_what_waits_for_its_turn_is_cancelled_for_good(dev: Tenant, model: SlowM
     assert "note 9" not in model.asked
 
 
+@BOTH
 def test_what_runs_is_cancelled_before_it_writes(dev: Tenant, model: SlowModel) -> None:
     answer = ask(dev, "tea", request_id="r")
     model.until_asked()
@@ -334,6 +347,7 @@ def test_a_deleted_memory_does_not_live_on_in_an_answer(dev: Tenant, model: Slow
     assert there == two
 
 
+@BOTH
 def test_delete_all_cancels_what_is_under_way_and_forgets_what_has_ended(
     serving: Serving, dev: Tenant, model: SlowModel
 ) -> None:
@@ -373,6 +387,7 @@ def test_what_was_asked_is_forgotten_when_it_is_done(serving: Serving, dev: Tena
 # --- who sees it, and lists -----------------------------------------------------------------------
 
 
+@BOTH
 def test_lists_have_what_the_client_asked_for_in_pages(
     serving: Serving, dev: Tenant, model: SlowModel
 ) -> None:
@@ -462,6 +477,7 @@ def refusal(
     return answer.code, answer.details.decode(errors="replace")
 
 
+@BOTH
 def test_a_tenant_may_leave_so_much_open_and_no_more(
     serving: Serving, dev: Tenant, model: SlowModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,6 +503,7 @@ def test_a_tenant_may_leave_so_much_open_and_no_more(
 # --- fairness -------------------------------------------------------------------------------------
 
 
+@BOTH
 def test_one_tenant_s_queue_does_not_keep_another_one_waiting(
     serving: Serving, dev: Tenant, model: SlowModel
 ) -> None:
