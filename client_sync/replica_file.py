@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,10 +25,13 @@ from client_sync.errors import (
 )
 
 SCHEMA_VERSION = 1
-BUSY_SECONDS = 10
-"""How long to wait for another process that writes the file, such as a background sync."""
+BUSY_SECONDS = 30
+"""How long to wait for another process that writes the file, such as a background sync; one that rewrites the
+file for a million memories on a slow machine takes that long."""
 FORGET_SECONDS = 2.0
 """How long forgetting waits for another program, or thread, that reads or writes the file."""
+_FOLDED_AGAIN_SECONDS = 0.05
+"""SQLite itself waits for readers, but not for somebody else who folds the log back."""
 SIDE_FILES = ("-wal", "-shm", ".loading", ".loading.lock", ".loading.lock-journal")
 
 _SCHEMA = """
@@ -289,9 +293,13 @@ def _rewrite(connection: sqlite3.Connection, asked: bytes, path: Path) -> bool:
 
 
 def _fold_back(connection: sqlite3.Connection) -> bool:
-    """Empty the log into the file; whether nobody's reading kept it from that."""
-    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not busy
+    """Empty the log into the file; whether nobody kept it from that all of ``FORGET_SECONDS``."""
+    ends_at = time.monotonic() + FORGET_SECONDS
+    while True:
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if not busy or time.monotonic() >= ends_at:
+            return not busy
+        time.sleep(_FOLDED_AGAIN_SECONDS)
 
 
 def raise_mapped(error: sqlite3.Error, path: Path) -> NoReturn:
