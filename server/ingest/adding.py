@@ -206,16 +206,16 @@ def _add_to_stream(
         ],
     )
     known = {text_of(draft.memory): draft.mentions for draft in drafts}
-    link(writing, key, stored, known)
-    stored = _edited(writing, key, space, drafts, author, stored, now)
+    links = link(writing, key, stored, known)
+    edited = _edited(writing, key, space, drafts, author, stored, now)
     return [
         Added(
-            one,
+            after,
             AddStatus.ADDED,
-            tuple(supersede(writing, key, space, draft.supersedes, one.memory.id, author, now)),
-            links_in(key, one.memory, known),
+            tuple(supersede(writing, key, space, draft.supersedes, after.memory.id, author, now)),
+            linked if after is before else links_in(key, after.memory, known),
         )
-        for draft, one in zip(drafts, stored, strict=True)
+        for draft, before, after, linked in zip(drafts, stored, edited, links, strict=True)
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 from scrubjay.text import fold
 from server.ingest.simplified import simplified
@@ -65,8 +66,11 @@ NOTHING = Named()
 
 _TITLES = ("dr. ", "dr ", "prof. ", "prof ", "professor ", "mr. ", "mr ", "mrs. ", "mrs ", "ms. ", "ms ")
 _QUOTES = str.maketrans("", "", "\"“”「」『』《》'‘’")
+_MAX_CACHED_NAMES = 4096
+"""Some 1 MB; the names of a conversation come again and again."""
 
 
+@lru_cache(_MAX_CACHED_NAMES)
 def normal(name: str) -> str:
     """What names of one entity share: without case, width, traditional forms, titles and quotation marks,
     and white space only between words."""

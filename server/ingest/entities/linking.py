@@ -66,8 +66,8 @@ def link(
     key: StreamKey,
     stored: Iterable[StoredMemory],
     known: Known = NONE_KNOWN,
-) -> None:
-    """Store the links of memories that have none yet."""
+) -> list[Links]:
+    """Store the links of memories that have none yet; which they are, memory by memory."""
     found = [links_in(key, one.memory, known) for one in stored]
     writing.link(
         key,
@@ -76,6 +76,7 @@ def link(
             tuple(row for links in found for row in links.relations),
         ),
     )
+    return found
 
 
 def relink(
