@@ -19,7 +19,7 @@ from scrubjay import v1
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
-from server import collection, counting, forgetting, heads, linking, purging
+from server import collection, counting, erasing, forgetting, heads, linking, purging
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
@@ -38,6 +38,7 @@ from server.router import Router
 from server.services import memory_service, sync_service
 from server.services.operations import ADD
 from server.services.registration import Registration
+from server.services.subjects import Subjects
 from server.shard import Shard
 from server.slots import Slots
 from server.snapshots import Snapshots
@@ -115,6 +116,8 @@ class App:
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
             router, jobs_added = Router(shards), threading.Event()
+            eraser = erasing.Eraser(shards, snapshots, clock)
+            stack.enter_context(closing(Periodic("erasures", erasing.INTERVAL_SECONDS, eraser.run)))
             _run_beside(settings, shards, router, registry, snapshots, clock, stack)
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             registration = Registration(registry, clock)
@@ -134,7 +137,7 @@ class App:
             services = (
                 memories,
                 sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
-                tenant_service.TenantAdminService(registry, secret, clock),
+                tenant_service.TenantAdminService(registry, secret, clock, Subjects(router, eraser, clock)),
             )
             slots = Slots(
                 handlers=settings.handler_threads,

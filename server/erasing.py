@@ -20,8 +20,8 @@ from scrubjay.errors import ScrubjayError
 from scrubjay.memory import Micros, Subject
 from server.shard import Shard
 from server.snapshots import Snapshots
-from server.store.erasing import Erasure
 from server.store.memory_store import StreamKey
+from tenants.receipt import PurgeReceipt
 from tenants.tenant import Tenant
 
 INTERVAL_SECONDS = 60
@@ -43,12 +43,16 @@ class Eraser:
         self._followed: dict[str, dict[StreamKey, Micros]] = {name: {} for name in self._shards}
         self._heard = dict.fromkeys(self._shards, Micros(0))
 
-    def erase(self, tenant: Tenant, subject: Subject) -> Erasure:
-        """Delete all that is stored of a subject; what there was, by place. It may be called again.
+    def erase(self, tenant: Tenant, subject: Subject, asked_at: Micros) -> PurgeReceipt:
+        """Delete all that is stored of a subject, unless that was begun and done since ``asked_at``; what
+        there was, by place.
 
-        Raises ServerBusy, StorageUnavailable: then some of it may be left.
+        Raises ServerBusy, StorageUnavailable: then some of it may be left, and another call goes on.
         """
         shard, key = self._shards[tenant.shard], StreamKey(tenant.incarnation, subject.key)
+        done = shard.erasure(key)
+        if done is not None and done.finished_at is not None and done.started_at >= asked_at:
+            return done
         seen = {
             "index files": shard.count_index_files_of(key),
             "device snapshots": self._snapshots.count_of(key),

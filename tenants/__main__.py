@@ -35,6 +35,7 @@ from tenants.screen import (
     show,
     tenant_table,
 )
+from tenants.subject_commands import erase_subject, export_subject
 
 app = typer.Typer(
     help="Tenants, their API keys and their devices.",
@@ -346,6 +347,8 @@ def _every_device(stub: v1.TenantAdminServiceStub, tenant_id: str) -> Iterator[v
 
 
 app.command("audit")(audit)
+app.command("export-subject")(export_subject)
+app.command("erase-subject")(erase_subject)
 
 
 if __name__ == "__main__":

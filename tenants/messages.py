@@ -62,6 +62,7 @@ def device_message(device: Device) -> v1.Device:
         last_seen_at=to_timestamp(device.seen_at),
         revoked_at=_optional_timestamp(device.revoked_at),
         wipe=device.wipe,
+        wipe_told_at=_optional_timestamp(device.wipe_told_at),
     )
 
 

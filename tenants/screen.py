@@ -150,6 +150,17 @@ def device_table(device: v1.Device) -> Table:
     )
 
 
+def erasure_table(erasure: v1.EraseSubjectResponse) -> Table:
+    """What was erased, and which devices may still hold copies."""
+    receipt = erasure.receipt
+    pending = [f"{one.display_name or one.client_id} ({one.device_id})" for one in erasure.pending_devices]
+    return _details(
+        ("erased", _time(receipt.finished_at)),
+        ("swept", ", ".join(f"{each.count} {each.place}" for each in receipt.swept)),
+        ("may hold copies", ", ".join(pending) or "no device"),
+    )
+
+
 def list_of_events(events: Iterable[v1.AuditEvent]) -> Table:
     """A line for each."""
     table = _columns("no.", "when", "who", "what", "tenant", "on", "outcome", "detail")
@@ -204,7 +215,8 @@ def _scopes(message: v1.CreateEnrolmentRequest | v1.Device) -> str:
 def _revoked(device: v1.Device) -> str:
     if not device.HasField("revoked_at"):
         return "no"
-    return _time(device.revoked_at) + (", to be wiped" if device.wipe else "")
+    told = f", told to wipe {_time(device.wipe_told_at)}" if device.HasField("wipe_told_at") else ""
+    return _time(device.revoked_at) + (told or (", to be wiped" if device.wipe else ""))
 
 
 def _time(time: Timestamp) -> str:

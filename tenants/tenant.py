@@ -110,7 +110,8 @@ class ApiKey:
 class Device:
     """A place of use that syncs one subject's memories. Without scopes, it sees all of them.
 
-    ``seen_at`` is when it last took a new token. ``wipe`` tells a revoked one to delete what it holds.
+    ``seen_at`` is when it last took a new token. ``wipe`` tells a revoked one to delete what it holds, and
+    ``wipe_told_at`` is when that came to it first.
     """
 
     device_id: str
@@ -123,6 +124,7 @@ class Device:
     seen_at: Micros
     revoked_at: Micros | None = None
     wipe: bool = False
+    wipe_told_at: Micros | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from scrubjay import v1
-from scrubjay.errors import RoleNotAllowed, TenantNotFound, check
+from scrubjay.errors import check
 from scrubjay.memory import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, write_settings
-from tenants.audit_door import AuditDoor, audited
+from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
+from tenants.ownership import check_own, request_key
 from tenants.page_token import seal, unseal
-from tenants.registry import DEFAULT_OVERLAP_SECONDS, RequestKey, TenantChanges
+from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.states import DEFAULT_GRACE_DAYS
+from tenants.subject_door import SubjectDoor
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.validation import (
     fitting,
@@ -49,6 +51,8 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
         f"{_SERVICE}/ListDevices": TENANT_ADMINS,
         f"{_SERVICE}/RevokeDevice": TENANT_ADMINS,
+        f"{_SERVICE}/ExportSubject": frozenset({Role.TENANT_ADMIN}),
+        f"{_SERVICE}/EraseSubject": TENANT_ADMINS,
         f"{_SERVICE}/ListAuditEvents": TENANT_ADMINS,
         f"{_SERVICE}/VerifyAuditEvents": PLATFORM_ADMINS,
     }
@@ -56,7 +60,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
 """Which roles may call which RPC. Whose tenant a tenant's admin may name is checked here, per call."""
 
 
-class TenantAdminService(AuditDoor):
+class TenantAdminService(SubjectDoor):
     """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.
@@ -74,14 +78,14 @@ class TenantAdminService(AuditDoor):
             request.tenant_id,
             request.display_name or request.tenant_id,
             now=self._clock(),
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.CreateTenantResponse(tenant=tenant_message(tenant))
 
     def get_tenant(self, request: v1.GetTenantRequest, caller: Caller) -> v1.GetTenantResponse:
         """Raises InvalidField, TenantNotFound."""
         check(tenant_id_violation("tenant_id", request.tenant_id))
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         tenant = self._registry.get_tenant(request.tenant_id)
         return v1.GetTenantResponse(tenant=tenant_message(tenant))
 
@@ -113,12 +117,12 @@ class TenantAdminService(AuditDoor):
             *(forget_policy.violations("tenant.forget_policy", policy) if policy else ()),
             *write_settings.violations("tenant.write_settings", settings),
         )
-        _check_own(caller, asked.tenant_id)
+        check_own(caller, asked.tenant_id)
         changed = self._registry.update_tenant(
             asked.tenant_id,
             TenantChanges(fields, asked.display_name or asked.tenant_id, policy, settings),
             now=self._clock(),
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.UpdateTenantResponse(tenant=tenant_message(changed))
 
@@ -134,7 +138,7 @@ class TenantAdminService(AuditDoor):
             request.tenant_id,
             request.reason,
             now=self._clock(),
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.SuspendTenantResponse(tenant=tenant_message(tenant))
 
@@ -143,7 +147,7 @@ class TenantAdminService(AuditDoor):
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
         tenant = self._registry.lives.resume_tenant(
-            request.tenant_id, now=self._clock(), request=_request_key(request.request_id, caller)
+            request.tenant_id, now=self._clock(), request=request_key(request.request_id, caller)
         )
         return v1.ResumeTenantResponse(tenant=tenant_message(tenant))
 
@@ -160,7 +164,7 @@ class TenantAdminService(AuditDoor):
             request.tenant_id,
             grace_days,
             now=self._clock(),
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.DeleteTenantResponse(tenant=tenant_message(tenant))
 
@@ -169,7 +173,7 @@ class TenantAdminService(AuditDoor):
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
         tenant = self._registry.lives.undelete_tenant(
-            request.tenant_id, now=self._clock(), request=_request_key(request.request_id, caller)
+            request.tenant_id, now=self._clock(), request=request_key(request.request_id, caller)
         )
         return v1.UndeleteTenantResponse(tenant=tenant_message(tenant))
 
@@ -186,7 +190,7 @@ class TenantAdminService(AuditDoor):
             time_violation("expires_at", expires_at),
             grant_violation(request.across_subjects, role),
         )
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         made = self._registry.create_api_key(
             request.tenant_id or None,
             role,
@@ -195,7 +199,7 @@ class TenantAdminService(AuditDoor):
             client_id=request.client_id,
             expires_at=expires_at,
             across_subjects=request.across_subjects,
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.CreateApiKeyResponse(api_key=api_key_message(made.api_key), secret=made.secret)
 
@@ -211,13 +215,13 @@ class TenantAdminService(AuditDoor):
             named_violation("key_id", request.key_id, "a key"),
             overlap_violation(overlap_seconds),
         )
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         rotated = self._registry.rotate_api_key(
             request.tenant_id or None,
             request.key_id,
             now=self._clock(),
             overlap_seconds=overlap_seconds,
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.RotateApiKeyResponse(
             api_key=api_key_message(rotated.made.api_key),
@@ -233,12 +237,12 @@ class TenantAdminService(AuditDoor):
             tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None,
             named_violation("key_id", request.key_id, "a key"),
         )
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         revoked = self._registry.revoke_api_key(
             request.tenant_id or None,
             request.key_id,
             now=self._clock(),
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.RevokeApiKeyResponse(api_key=api_key_message(revoked))
 
@@ -257,7 +261,7 @@ class TenantAdminService(AuditDoor):
             time_violation("expires_at", expires_at),
         )
         subject = sole_subject(request)
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         made = self._registry.enrolments.create_enrolment(
             request.tenant_id,
             subject,
@@ -266,7 +270,7 @@ class TenantAdminService(AuditDoor):
             client_id=request.client_id,
             display_name=request.display_name,
             expires_at=expires_at,
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.CreateEnrolmentResponse(
             enrolment_code=made.code, client_id=made.client_id, expires_at=to_timestamp(made.expires_at)
@@ -275,7 +279,7 @@ class TenantAdminService(AuditDoor):
     def list_devices(self, request: v1.ListDevicesRequest, caller: Caller) -> v1.ListDevicesResponse:
         """Raises InvalidField, TenantNotFound."""
         check(tenant_id_violation("tenant_id", request.tenant_id))
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         size = page_limit(request.page_size)
         purpose = f"devices of {self._registry.get_tenant(request.tenant_id).incarnation}"
         after = ""
@@ -297,33 +301,12 @@ class TenantAdminService(AuditDoor):
             tenant_id_violation("tenant_id", request.tenant_id),
             named_violation("device_id", request.device_id, "a device"),
         )
-        _check_own(caller, request.tenant_id)
+        check_own(caller, request.tenant_id)
         revoked = self._registry.devices.revoke_device(
             request.tenant_id,
             request.device_id,
             now=self._clock(),
             wipe=request.wipe,
-            request=_request_key(request.request_id, caller),
+            request=request_key(request.request_id, caller),
         )
         return v1.RevokeDeviceResponse(device=device_message(revoked))
-
-
-# --- whose tenant ---------------------------------------------------------------------------------
-
-
-def _check_own(caller: Caller, tenant_id: str) -> None:
-    """A tenant's admin acts on its own tenant; any other is answered as one that does not exist.
-
-    An empty ``tenant_id`` stands for the platform, whose keys are its own admins' matter.
-    """
-    if caller.tenant is None:
-        return
-    if not tenant_id:
-        raise RoleNotAllowed("only a platform admin may make or revoke a platform admin's key")
-    if tenant_id != caller.tenant.tenant_id:
-        raise TenantNotFound(tenant_id)
-
-
-def _request_key(request_id: str, caller: Caller) -> RequestKey:
-    scope = "" if caller.tenant is None else caller.tenant.incarnation
-    return RequestKey(request_id, scope, caller.key_id, caller.role)

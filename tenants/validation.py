@@ -108,7 +108,9 @@ def named_violation(field_path: str, name: str, thing: str) -> FieldViolation | 
     return name_violation(field_path, name)
 
 
-def sole_subject(request: v1.CreateEnrolmentRequest) -> Subject:
+def sole_subject(
+    request: v1.CreateEnrolmentRequest | v1.EraseSubjectRequest | v1.ExportSubjectRequest,
+) -> Subject:
     """The one subject that the request names."""
     given = [name for name in SUBJECT_FIELDS if getattr(request, name)]
     if len(given) > 1:

@@ -53,6 +53,9 @@ class NoRegistration:
     def refresh_token(self, request: v1.RefreshTokenRequest, caller: Caller) -> v1.RefreshTokenResponse:
         raise NotImplementedError
 
+    def note_wipe(self, caller: Caller) -> None:
+        """No catalogue knows the device."""
+
 
 class Server:
     """One shard's services on a database with a shard's tables, and a clock that tests move."""

@@ -51,6 +51,7 @@ _RETRIES = {
                 {"service": "scrubjay.v1.MemoryService", "method": "Watch"},
                 {"service": "scrubjay.v1.SyncService", "method": "Snapshot"},
                 {"service": "scrubjay.v1.SyncService", "method": "Watch"},
+                {"service": "scrubjay.v1.TenantAdminService", "method": "ExportSubject"},
             ]
         },
     ],

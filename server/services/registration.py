@@ -51,6 +51,11 @@ class Registration:
         )
         return v1.RefreshTokenResponse(device_token=issued.token, expires_at=to_timestamp(issued.expires_at))
 
+    def note_wipe(self, caller: Caller) -> None:
+        """Note that a revoked device is told to delete what it holds."""
+        if caller.device is not None:
+            self._registry.devices.note_wipe(caller.device.device_id, now=self._clock())
+
 
 def _installation_violation(installation_id: bytes) -> FieldViolation | None:
     if len(installation_id) == INSTALLATION_ID_BYTES:

@@ -63,6 +63,9 @@ class Registration(Protocol):
     def refresh_token(self, request: v1.RefreshTokenRequest, caller: Caller) -> v1.RefreshTokenResponse:
         """The next token of the device."""
 
+    def note_wipe(self, caller: Caller) -> None:
+        """Note that a revoked device is told to delete what it holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -143,6 +146,7 @@ class SyncService:
         if request.principal and request.principal != place.principal:
             raise PrincipalMismatch
         if caller.role is Role.REVOKED_DEVICE:
+            self._registration.note_wipe(caller)
             return self._directed(v1.DIRECTIVE_WIPE)
         if request.protocol < PROTOCOL:
             return self._directed(v1.DIRECTIVE_UPGRADE)

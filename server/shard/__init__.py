@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from server.shard.entities import ShardEntities
 from server.shard.erasing import ShardErasing
+from server.shard.exporting import ShardExporting
 from server.shard.finding import ShardFinding
 from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
@@ -17,5 +18,14 @@ from server.shard.sync import ShardSync
 __all__ = ["Got", "Listing", "Request", "Shard"]
 
 
-class Shard(ShardMemories, ShardFinding, ShardSync, ShardJobs, ShardPurging, ShardEntities, ShardErasing):
+class Shard(
+    ShardMemories,
+    ShardFinding,
+    ShardSync,
+    ShardJobs,
+    ShardPurging,
+    ShardEntities,
+    ShardErasing,
+    ShardExporting,
+):
     """One shard's memories."""

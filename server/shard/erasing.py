@@ -9,9 +9,10 @@ from scrubjay.errors import ServerBusy
 from scrubjay.memory import Micros, Subject
 from server.ingest.erasing import MEMORIES_AT_ONCE, ROWS_AT_ONCE, erase_memories, erase_rest
 from server.shard.parts import ShardParts
-from server.store.erasing import ERASED_FIRST, ERASED_TABLES, Erasure
+from server.store.erasing import ERASED_FIRST, ERASED_TABLES
 from server.store.memory_store import StreamKey, Writing
 from server.watch import ANY_HEAD
+from tenants.receipt import PurgeReceipt
 from tenants.tenant import Incarnation
 
 MOST_ROUNDS = 20
@@ -58,12 +59,17 @@ class ShardErasing(ShardParts):
         while self.write_stream(key, unit) == ROWS_AT_ONCE:
             pass
 
-    def finish_erasure(self, key: StreamKey, now: Micros) -> Erasure:
+    def erasure(self, key: StreamKey) -> PurgeReceipt | None:
+        """The receipt of the stream's last erasure, if any."""
+        with self._store.read() as reading:
+            return reading.erasure(key)
+
+    def finish_erasure(self, key: StreamKey, now: Micros) -> PurgeReceipt:
         """Note that nothing is left; what was deleted."""
 
-        def unit(writing: Writing) -> Erasure:
+        def unit(writing: Writing) -> PurgeReceipt:
             writing.finish_erasure(key, now)
-            return writing.erasure(key) or Erasure(now, now)
+            return writing.erasure(key) or PurgeReceipt(now, now)
 
         return self._store.write([key], unit)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Delete, Insert, Table, Update, bindparam, delete, func, null, select, tuple_, update
@@ -19,6 +18,7 @@ from server.store.lookups import AMONG, ids_value
 from server.store.rows import StreamKey
 from server.store.tables import erasures, graveyard, memories, metadata, requests, streams
 from server.store.transaction import Transaction
+from tenants.receipt import PurgeReceipt
 from tenants.tenant import Incarnation
 
 _STAYING = {table.name for table in (streams, graveyard, erasures)}
@@ -31,20 +31,12 @@ ERASED_FIRST = ("jobs", "recent_messages")
 """What goes before the memories: work that would make more, and what it would read."""
 ERASED_TABLES = (*ERASED_FIRST, *(name for name in _OF_STREAMS if name not in ERASED_FIRST))
 """What goes row by row. Memories are buried."""
+_ANSWERS = "request answers"
+_NOTHING = dict.fromkeys((memories.name, *ERASED_TABLES, _ANSWERS), 0)
 _OF_MEMORIES = tuple(
     name for name, table in _OF_STREAMS.items() if "memory_id" in table.c and "commit_stamp" not in table.c
 )
 """What belongs to a memory alone, and goes with it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Erasure:
-    """When a subject was erased, and what was deleted of it, by place. ``finished_at`` is None while it goes
-    on."""
-
-    began_at: Micros
-    finished_at: Micros | None = None
-    swept: Mapping[str, int] = field(default_factory=dict)
 
 
 class ErasureReading:
@@ -53,10 +45,10 @@ class ErasureReading:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def erasure(self, key: StreamKey) -> Erasure | None:
-        """The last one of the stream, if any."""
+    def erasure(self, key: StreamKey) -> PurgeReceipt | None:
+        """The receipt of the stream's last one, if any."""
         row = self._transaction.first(_READ, _of(key))
-        return None if row is None else Erasure(row[0], row[1], json.loads(row[2]))
+        return None if row is None else PurgeReceipt(row[0], row[1], json.loads(row[2]))
 
     def erased_since(self, since: Micros) -> dict[StreamKey, Micros]:
         """The streams whose erasure was finished later than ``since``, and when."""
@@ -75,7 +67,7 @@ class ErasureWriting(ErasureReading):
     def begin_erasure(self, key: StreamKey, now: Micros) -> None:
         """Begin one; where one was begun and not finished, it goes on."""
         row = {"incarnation": key.incarnation, "stream": key.stream, "began_at": now, "finished_at": None}
-        self._transaction.run(self._erasing.begin, {**row, "swept": "{}"})
+        self._transaction.run(self._erasing.begin, {**row, "swept": json.dumps(_NOTHING)})
 
     def erase_rows(self, key: StreamKey, table: str, limit: int) -> int:
         """Delete at most ``limit`` of the stream's rows in a table; how many there were."""
@@ -94,7 +86,7 @@ class ErasureWriting(ErasureReading):
         there were. Their request ids stay taken for their 24 hours: nothing of them is done again."""
         values = {**_of(key), "name": name.encode(), "nothing": b"", "nowhere": 0, "limit": limit}
         count = sum(self._transaction.run(one, values) for one in self._erasing.answers)
-        self.note_erased(key, {"request answers": count})
+        self.note_erased(key, {_ANSWERS: count})
         return count
 
     def note_erased(self, key: StreamKey, counts: Mapping[str, int]) -> None:
@@ -108,8 +100,8 @@ class ErasureWriting(ErasureReading):
         self._save_swept(key, {place: max(count, swept.get(place, 0)) for place, count in counts.items()})
 
     def _swept(self, key: StreamKey) -> Mapping[str, int]:
-        erasure = self.erasure(key)
-        return {} if erasure is None else erasure.swept
+        receipt = self.erasure(key)
+        return {} if receipt is None else receipt.swept
 
     def _save_swept(self, key: StreamKey, counts: Mapping[str, int]) -> None:
         swept = json.dumps({**self._swept(key), **counts})

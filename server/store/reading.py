@@ -27,6 +27,7 @@ from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.entities import SUBJECT_KIND, EntityReading
 from server.store.erasing import ErasureReading
+from server.store.exporting import ExportReading
 from server.store.feed_reading import FeedReading
 from server.store.history_reading import HistoryReading
 from server.store.jobs import JobReading
@@ -64,6 +65,7 @@ class Reading(
     EntityReading,
     RecentReading,
     ErasureReading,
+    ExportReading,
 ):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
@@ -77,6 +79,7 @@ class Reading(
         EntityReading.__init__(self, transaction)
         RecentReading.__init__(self, transaction)
         ErasureReading.__init__(self, transaction)
+        ExportReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:

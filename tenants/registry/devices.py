@@ -169,6 +169,12 @@ class Devices:
         caller = Caller(role, device_id, ClientId(row["client_id"]), tenant, binding, wiped)
         return Credential(caller, expires_at)
 
+    def note_wipe(self, device_id: str, *, now: Micros) -> None:
+        """Note when a device was told for the first time to delete what it holds."""
+        first = _change(device_id).where(devices.c.wipe_told_at.is_(None), devices.c.wipe)
+        with self._engine.begin() as connection:
+            connection.execute(first.values(wipe_told_at=now))
+
     # --- for admins -------------------------------------------------------------------------------
 
     def list_devices(self, tenant_id: str, limit: int, after: str = "") -> list[Device]:

@@ -31,6 +31,7 @@ from tenants.registry.enrolments import Enrolments
 from tenants.registry.keys import ApiKeys, NewApiKey
 from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, Asked, RequestKey, once
+from tenants.registry.subjects import Subjects
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import (
     API_KEY_ROLES,
@@ -110,6 +111,7 @@ class Registry(ApiKeys):
         self._space = space
         self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy, audit=self.audit)
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
+        self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
 
     # --- tenants ----------------------------------------------------------------------------------

@@ -91,13 +91,15 @@ def device(row: Mapping[Any, Any]) -> Device:
         seen_at=Micros(row["seen_at"]),
         revoked_at=row["revoked_at"],
         wipe=row["wipe"],
+        wipe_told_at=row.get("wipe_told_at"),
     )
 
 
 def kept_device(row: Mapping[Any, Any]) -> dict[str, Any]:
     """What an answer keeps of a device's row: everything but its seed and its tokens' states."""
     named = ("device_id", "tenant_id", "client_id", "subject_kind", "subject_name", "scopes", "display_name")
-    return {name: row[name] for name in (*named, "created_at", "seen_at", "revoked_at", "wipe")}
+    stands = ("created_at", "seen_at", "revoked_at", "wipe", "wipe_told_at")
+    return {name: row[name] for name in (*named, *stands)}
 
 
 def subject_columns(subject: Subject, scopes: tuple[str, ...]) -> dict[str, str]:

@@ -123,6 +123,7 @@ devices = Table(
     Column("seen_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
     Column("wipe", Boolean, nullable=False),
+    Column("wipe_told_at", BigInteger),
     PrimaryKeyConstraint("device_id", name="catalogue_devices_pk"),
     ForeignKeyConstraint(
         ["incarnation"], ["catalogue_tenants.incarnation"], name="catalogue_devices_of_tenant"

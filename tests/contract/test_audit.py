@@ -28,6 +28,7 @@ from tenants.registry import SCRIPTS, VERSION_TABLE, Registry
 from tenants.registry.tables import audit_events, audit_head
 from tenants.tenant import Caller, Role
 from tenants.tenant_service import ALLOWED, TenantAdminService
+from tests.no_subjects import NoSubjects
 
 NOW = Micros(1_796_000_000_123_456)
 PLATFORM = Caller(Role.PLATFORM_ADMIN, "platformkey", ClientId("platform"), None)
@@ -50,7 +51,7 @@ def registry(engine: Engine) -> Registry:
 
 @pytest.fixture
 def service(registry: Registry) -> TenantAdminService:
-    return TenantAdminService(registry, b"s" * 32, lambda: NOW)
+    return TenantAdminService(registry, b"s" * 32, lambda: NOW, NoSubjects())
 
 
 def admin_of(registry: Registry, tenant_id: str) -> Caller:
@@ -111,6 +112,10 @@ def everything(service: TenantAdminService, registry: Registry) -> Iterator[tupl
     revoke = v1.RevokeDeviceRequest(tenant_id="acme", device_id=device, wipe=True)
     service.revoke_device(revoke, PLATFORM)
     yield "RevokeDevice", f"devices/{device}", "wipe"
+    list(service.export_subject(v1.ExportSubjectRequest(tenant_id="acme", user_id=say), PLATFORM, None))
+    yield "ExportSubject", "", ""
+    service.erase_subject(v1.EraseSubjectRequest(tenant_id="acme", user_id=say), PLATFORM)
+    yield "EraseSubject", "", ""
 
 
 def test_every_mutation_is_in_it_with_who_when_and_what(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,102 +12,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf.field_mask_pb2 import FieldMask
-from sqlalchemy import func, select
 
 from scrubjay import v1
 from scrubjay.errors import RequestIdReused, StorageUnavailable
-from scrubjay.memory import ClientId, Subject
-from server.ending import Ending
+from scrubjay.memory import Subject
 from server.erasing import CLOCKS_MICROS, Eraser
 from server.ingest import erasing
 from server.shard.erasing import ShardErasing
-from server.store.erasing import ERASED_TABLES, Erasure
-from server.store.jobs import Job
-from server.store.memory_store import MemoryStore, StreamKey, Writing
-from server.store.recent_messages import RecentMessage
-from server.store.tables import metadata, unlinked
-from tenants.database import open_engine
-from tests.devices import ACME, ALICE, KEY, NOW, SECOND, Device, Server
+from server.store.erasing import ERASED_TABLES
+from server.store.memory_store import MemoryStore
+from server.store.tables import metadata
+from tenants.receipt import PurgeReceipt
+from tests.devices import ACME, ALICE, KEY, SECOND, Device, Server
+from tests.planted import MARK, add, counted, marked, plant
 
 NEVER = threading.Event()
 BOB = Subject("user", "bob")
 STAYS = {"streams", "graveyard", "erasures", "requests"}
-MARK = "Xylokarp"
-"""A word that nothing but what is to be erased holds."""
 
 
 def eraser(server: Server) -> Eraser:
     return Eraser({"main": server.shard}, server.snapshots, lambda: server.now)
 
 
-def erase(server: Server, subject: Subject = ALICE) -> Erasure:
-    return eraser(server).erase(server.tenant, subject)
-
-
-def counted(url: str, subject: Subject = ALICE) -> dict[str, int]:
-    """How many rows each table has of a subject, where it has any."""
-    engine = open_engine(url)
-    counts = {}
-    with engine.begin() as connection:
-        for name, table in metadata.tables.items():
-            if "stream" in table.c:
-                ours = table.c.incarnation == ACME, table.c.stream == subject.key
-                count = select(func.count()).select_from(table).where(*ours)
-                counts[name] = connection.execute(count).scalar_one()
-    engine.dispose()
-    return {name: count for name, count in counts.items() if count}
-
-
-def add(server: Server, *contents: str, user_id: str = "alice", **fields: Any) -> list[v1.Memory]:
-    """Memories as a backend adds them, each call under a request id of its own."""
-    made: list[v1.Memory] = []
-    for at in range(0, len(contents), 100):
-        memories = [v1.Memory(user_id=user_id, content=text, **fields) for text in contents[at : at + 100]]
-        request = v1.AddRequest(memories=memories, request_id=str(uuid.uuid4()))
-        made += [one.memory for one in server.memories.add(request, server.service()).results]
-    return made
-
-
-def plant(server: Server, subject: str = "alice") -> None:
-    """Something in every table, with the mark wherever words may be."""
-    phone = server.device("phone", subject=Subject("user", subject))
-    made = add(
-        server,
-        *(f"I live in {MARK} {n}." for n in range(6)),
-        user_id=subject,
-        tags=[MARK],
-        metadata={"where": MARK},
-    )
-    private = v1.Memory(id=made[0].id, privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
-    changed = v1.Memory(id=made[1].id, content=f"{MARK} again")
-    caller = server.service()
-    for memory, path in ((private, "privacy_level"), (changed, "content")):
-        mask = FieldMask(paths=[path])
-        server.memories.update(v1.UpdateRequest(memory=memory, update_mask=mask), caller)
-    server.memories.delete(v1.DeleteRequest(id=made[2].id), caller)
-    server.memories.search(v1.SearchRequest(user_id=subject, query=MARK, count_access=True), caller)
-    server.shard.accesses.write()
-    unknown = phone.create(f"{MARK}, of a device").memory_id
-    phone.sync(phone.create(f"{MARK}, of a device"), phone.set(unknown, {"content": f"{MARK} waits"}))
-    list(server.sync.snapshot(v1.SnapshotRequest(), phone.caller, Ending()))
-    server.store.write([key_of(subject)], lambda writing: plant_rest(writing, subject))
-
-
-def key_of(user_id: str) -> StreamKey:
-    return StreamKey(ACME, Subject("user", user_id).key)
-
-
-def plant_rest(writing: Writing, user_id: str) -> None:
-    """What only a model or an upgrade leaves."""
-    key = key_of(user_id)
-    told = RecentMessage("user", f"{MARK} was said", NOW, private=False)
-    writing.keep_recent(key, "general", ClientId("web"), [told])
-    job_id = f"0199aaaa-0000-7000-8000-{len(user_id):012d}"
-    job = Job(job_id, key, "Add", ClientId("web"), "key", "SERVICE", "", "", NOW, NOW)
-    writing.add_job(replace(job, request=f"{MARK} to be read".encode()))
-    row = {"incarnation": key.incarnation, "stream": key.stream}
-    writing._transaction.run(unlinked.insert(), row)
+def erase(server: Server, subject: Subject = ALICE) -> PurgeReceipt:
+    server.wait()
+    return eraser(server).erase(server.tenant, subject, server.now)
 
 
 def test_every_row_of_the_subject_goes_and_none_of_another(server: Server, shard_url: str) -> None:
@@ -127,22 +56,13 @@ def test_every_row_of_the_subject_goes_and_none_of_another(server: Server, shard
     assert {name: receipt.swept[name] for name in gone} == gone
     assert (receipt.swept["device snapshots"], receipt.swept["index files"]) == (1, 0)
     assert receipt.swept["request answers"] == before["requests"]
-    assert (receipt.began_at, receipt.finished_at) == (server.now, server.now)
+    assert (receipt.started_at, receipt.finished_at) == (server.now, server.now)
 
 
 def test_every_table_is_either_swept_or_known_to_stay() -> None:
     known = {*ERASED_TABLES, *STAYS, "memories", "purges"}
     assert set(metadata.tables) == known
     assert all("stream" in metadata.tables[name].c for name in known - {"purges"})
-
-
-def marked(folder: Path) -> list[str]:
-    """Files that hold the mark anywhere in their bytes."""
-    return [
-        str(path.relative_to(folder))
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and MARK.lower().encode() in path.read_bytes().lower()
-    ]
 
 
 def test_no_byte_of_it_is_left_on_the_disk(server: Server, tmp_path: Path) -> None:
@@ -197,11 +117,11 @@ def test_one_that_is_killed_at_any_moment_is_ended_by_the_next(
         before = counted(shard_url)
         whole = False
         with killed_at(monkeypatch, moment), suppress(Killed):
-            erase(server)
+            eraser(server).erase(server.tenant, ALICE, server.now)
             whole = True
         if whole:
             break
-        receipt = erase(server)
+        receipt = eraser(server).erase(server.tenant, ALICE, server.now)
         assert set(counted(shard_url)) == {"streams", "graveyard", "erasures"}, moment
         assert {name: receipt.swept[name] for name in ("memories", "history", "vectors", "jobs")} == {
             name: before[name] for name in ("memories", "history", "vectors", "jobs")
@@ -215,7 +135,7 @@ def test_another_erasure_counts_anew(server: Server) -> None:
     add(server, "three")
     server.wait()
     receipt = erase(server)
-    assert (receipt.swept["memories"], receipt.began_at) == (1, server.now)
+    assert (receipt.swept["memories"], receipt.started_at) == (1, server.now)
 
 
 def test_a_subject_that_nobody_knows_leaves_no_stream(server: Server, shard_url: str) -> None:

@@ -33,6 +33,7 @@ from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey, Tenan
 from tenants.tenant import Caller, Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 from tenants.write_settings import WriteSettings
+from tests.no_subjects import NoSubjects
 
 NOW = Micros(1_796_000_000_123_456)
 SECRET = b"s" * 32
@@ -58,12 +59,12 @@ def service_with_acme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tena
     """For requests that change nothing, whatever the database."""
     with opened_registry(f"sqlite:///{tmp_path_factory.mktemp('catalogue') / 'catalogue.db'}") as registry:
         registry.create_tenant("acme", "Acme", now=NOW)
-        yield TenantAdminService(registry, SECRET, lambda: NOW)
+        yield TenantAdminService(registry, SECRET, lambda: NOW, NoSubjects())
 
 
 @pytest.fixture
 def service(registry: Registry) -> TenantAdminService:
-    return TenantAdminService(registry, SECRET, lambda: NOW)
+    return TenantAdminService(registry, SECRET, lambda: NOW, NoSubjects())
 
 
 @pytest.fixture
@@ -628,6 +629,8 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
         "CreateEnrolment",
         "ListDevices",
         "RevokeDevice",
+        "ExportSubject",
+        "EraseSubject",
         "ListAuditEvents",
     }
 

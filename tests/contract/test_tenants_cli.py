@@ -24,6 +24,7 @@ from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
 from tenants.registry.tables import audit_events
 from tenants.tenant import Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
+from tests.no_subjects import NoSubjects
 
 
 def now() -> Micros:
@@ -55,7 +56,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     first = registry.bootstrap(now())
     assert first is not None
     descriptor = v1.tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"]
-    service = TenantAdminService(registry, b"s" * 32, now)
+    service = TenantAdminService(registry, b"s" * 32, now, NoSubjects())
     with ThreadPoolExecutor(4) as pool:
         server = grpc.server(pool)
         door = Door(registry, ALLOWED, Slots(handlers=4, queued=4, streams=1))

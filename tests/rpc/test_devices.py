@@ -26,6 +26,7 @@ from tenants import tenant_service
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
 from tenants.tenant import Caller, Role
+from tests.no_subjects import NoSubjects
 
 HOUR_MICROS = 3600 * 1_000_000
 INSTALLATION = b"i" * 16
@@ -120,7 +121,7 @@ def running(database_url: str) -> Iterator[Running]:
         first = registry.bootstrap(clock())
         assert first is not None
         sync = Sync(Registration(registry, clock))
-        admin = tenant_service.TenantAdminService(registry, b"s" * 32, clock)
+        admin = tenant_service.TenantAdminService(registry, b"s" * 32, clock, NoSubjects())
         allowed = {**sync_service.ALLOWED, **tenant_service.ALLOWED}
         door = Door(registry, allowed, Slots(handlers=4, queued=8, streams=1))
         server = grpc.server(stack.enter_context(ThreadPoolExecutor(4)))

@@ -201,6 +201,9 @@ class NoRegistration:
         """See Registration."""
         raise NotImplementedError
 
+    def note_wipe(self, caller: Caller) -> None:
+        """No catalogue knows the device."""
+
 
 class _Breaking:
     """Transactions that fail on demand where they would commit."""

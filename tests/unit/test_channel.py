@@ -198,6 +198,7 @@ def test_every_rpc_that_writes_has_a_request_id() -> None:
         *("Get", "BatchGet", "List", "Search", "ExplainMiss", "Context", "History", "Watch"),
         *("GetOperation", "ListOperations", "WaitOperation", "ListEntities", "ListRelations"),
         *("GetTenant", "ListTenants", "ListDevices", "ListAuditEvents", "VerifyAuditEvents"),
+        "ExportSubject",
     }
     assert without == reading
 

@@ -1040,6 +1040,7 @@ class Device(_message.Message):
     LAST_SEEN_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     WIPE_FIELD_NUMBER: _builtins.int
+    WIPE_TOLD_AT_FIELD_NUMBER: _builtins.int
     device_id: _builtins.str
     """The device."""
     tenant_id: _builtins.str
@@ -1072,6 +1073,10 @@ class Device(_message.Message):
     def revoked_at(self) -> _timestamp_pb2.Timestamp:
         """When it was revoked; not set: it was not."""
 
+    @_builtins.property
+    def wipe_told_at(self) -> _timestamp_pb2.Timestamp:
+        """When it first called after that and was told. Not set: it may still hold copies."""
+
     def __init__(
         self,
         *,
@@ -1087,10 +1092,11 @@ class Device(_message.Message):
         last_seen_at: _timestamp_pb2.Timestamp | None = ...,
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
         wipe: _builtins.bool = ...,
+        wipe_told_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_seen_at", b"last_seen_at", "revoked_at", b"revoked_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_seen_at", b"last_seen_at", "revoked_at", b"revoked_at", "wipe_told_at", b"wipe_told_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "client_id", b"client_id", "created_at", b"created_at", "device_id", b"device_id", "display_name", b"display_name", "last_seen_at", b"last_seen_at", "revoked_at", b"revoked_at", "run_id", b"run_id", "scopes", b"scopes", "tenant_id", b"tenant_id", "user_id", b"user_id", "wipe", b"wipe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "client_id", b"client_id", "created_at", b"created_at", "device_id", b"device_id", "display_name", b"display_name", "last_seen_at", b"last_seen_at", "revoked_at", b"revoked_at", "run_id", b"run_id", "scopes", b"scopes", "tenant_id", b"tenant_id", "user_id", b"user_id", "wipe", b"wipe", "wipe_told_at", b"wipe_told_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1301,6 +1307,137 @@ class RevokeDeviceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeDeviceResponse: _TypeAlias = RevokeDeviceResponse  # noqa: Y015
+
+@_typing.final
+class ExportSubjectRequest(_message.Message):
+    """Request of ExportSubject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant."""
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "run_id", b"run_id", "tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportSubjectRequest: _TypeAlias = ExportSubjectRequest  # noqa: Y015
+
+@_typing.final
+class ExportSubjectResponse(_message.Message):
+    """Response of ExportSubject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The next part of the lines, each a JSON object. A part may end within a line. The first line names format
+    and version; the last one is the manifest, with counts and a SHA-256 of all before it. Without it, the
+    export was cut off.
+    """
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportSubjectResponse: _TypeAlias = ExportSubjectResponse  # noqa: Y015
+
+@_typing.final
+class EraseSubjectRequest(_message.Message):
+    """Request of EraseSubject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    RUN_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body erase nothing that was written after the first call
+    ended.
+    """
+    tenant_id: _builtins.str
+    """The tenant."""
+    user_id: _builtins.str
+    """Exactly one of user_id, agent_id and run_id names the subject."""
+    agent_id: _builtins.str
+    """See user_id."""
+    run_id: _builtins.str
+    """See user_id."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        user_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        run_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "request_id", b"request_id", "run_id", b"run_id", "tenant_id", b"tenant_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseSubjectRequest: _TypeAlias = EraseSubjectRequest  # noqa: Y015
+
+@_typing.final
+class EraseSubjectResponse(_message.Message):
+    """Response of EraseSubject."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    PENDING_DEVICES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def receipt(self) -> Global___PurgeReceipt:
+        """What was deleted, by place."""
+
+    @_builtins.property
+    def pending_devices(self) -> _containers.RepeatedCompositeFieldContainer[Global___Device]:
+        """The subject's devices that have not called since, so that they may still hold copies. They are revoked,
+        and told to delete all when they call.
+        """
+
+    def __init__(
+        self,
+        *,
+        receipt: Global___PurgeReceipt | None = ...,
+        pending_devices: _abc.Iterable[Global___Device] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pending_devices", b"pending_devices", "receipt", b"receipt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseSubjectResponse: _TypeAlias = EraseSubjectResponse  # noqa: Y015
 
 @_typing.final
 class AuditEvent(_message.Message):

@@ -105,6 +105,16 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.FromString,
                 _registered_method=True)
+        self.ExportSubject = channel.unary_stream(
+                '/scrubjay.v1.TenantAdminService/ExportSubject',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportSubjectRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportSubjectResponse.FromString,
+                _registered_method=True)
+        self.EraseSubject = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/EraseSubject',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
+                _registered_method=True)
         self.ListAuditEvents = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/ListAuditEvents',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsRequest.SerializeToString,
@@ -225,6 +235,22 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportSubject(self, request, context):
+        """Returns all that is held of one subject, private memories too, as lines of JSON. The tenant's own admins
+        only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EraseSubject(self, request, context):
+        """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
+        it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAuditEvents(self, request, context):
         """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins.
         """
@@ -312,6 +338,16 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.RevokeDevice,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.SerializeToString,
+            ),
+            'ExportSubject': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportSubject,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportSubjectRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportSubjectResponse.SerializeToString,
+            ),
+            'EraseSubject': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseSubject,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.SerializeToString,
             ),
             'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditEvents,
@@ -703,6 +739,60 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/RevokeDevice',
             scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.RevokeDeviceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportSubject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ExportSubject',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ExportSubjectRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ExportSubjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseSubject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/EraseSubject',
+            scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -73,6 +73,14 @@ class TenantAdminServiceStub:
     """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
     admins, and the tenant's own admins.
     """
+    ExportSubject: _grpc.UnaryStreamMultiCallable[_tenant_service_pb2.ExportSubjectRequest, _tenant_service_pb2.ExportSubjectResponse]
+    """Returns all that is held of one subject, private memories too, as lines of JSON. The tenant's own admins
+    only.
+    """
+    EraseSubject: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.EraseSubjectRequest, _tenant_service_pb2.EraseSubjectResponse]
+    """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
+    it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
+    """
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]
     """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
     VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]
@@ -124,6 +132,14 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     RevokeDevice: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RevokeDeviceRequest, _tenant_service_pb2.RevokeDeviceResponse]  # type: ignore[assignment]
     """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
     admins, and the tenant's own admins.
+    """
+    ExportSubject: _aio.UnaryStreamMultiCallable[_tenant_service_pb2.ExportSubjectRequest, _tenant_service_pb2.ExportSubjectResponse]  # type: ignore[assignment]
+    """Returns all that is held of one subject, private memories too, as lines of JSON. The tenant's own admins
+    only.
+    """
+    EraseSubject: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.EraseSubjectRequest, _tenant_service_pb2.EraseSubjectResponse]  # type: ignore[assignment]
+    """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
+    it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
     """
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
     """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
@@ -257,6 +273,26 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.RevokeDeviceResponse, _abc.Awaitable[_tenant_service_pb2.RevokeDeviceResponse]]:
         """Ends a device at once, and may tell it to delete what it holds. Ending it again succeeds. Platform
         admins, and the tenant's own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ExportSubject(
+        self,
+        request: _tenant_service_pb2.ExportSubjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_tenant_service_pb2.ExportSubjectResponse], _abc.AsyncIterator[_tenant_service_pb2.ExportSubjectResponse]]:
+        """Returns all that is held of one subject, private memories too, as lines of JSON. The tenant's own admins
+        only.
+        """
+
+    @_abc_1.abstractmethod
+    def EraseSubject(
+        self,
+        request: _tenant_service_pb2.EraseSubjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.EraseSubjectResponse, _abc.Awaitable[_tenant_service_pb2.EraseSubjectResponse]]:
+        """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
+        it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
         """
 
     @_abc_1.abstractmethod

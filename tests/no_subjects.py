@@ -1,0 +1,20 @@
+"""Shards of whose subjects a test asks nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scrubjay import v1
+from scrubjay.memory import Micros, Subject
+from tenants.receipt import PurgeReceipt
+from tenants.tenant import Tenant
+
+
+class NoSubjects:
+    """Holds nothing of anybody."""
+
+    def erase(self, tenant: Tenant, subject: Subject, asked_at: Micros) -> PurgeReceipt:
+        return PurgeReceipt(asked_at, asked_at)
+
+    def export(self, tenant: Tenant, subject: Subject, devices: Iterable[v1.Device]) -> Iterator[str]:
+        return iter(())
