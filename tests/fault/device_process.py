@@ -43,6 +43,12 @@ class DeviceProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def wrote(self) -> bool:
+        """Whether its app was ever told that something is saved."""
+        told = self.folder / "acknowledged.jsonl"
+        return told.exists() and told.stat().st_size > 0
+
     def start(self) -> None:
         """Start it; ``wait("ready")`` waits until it is."""
         assert not self.running

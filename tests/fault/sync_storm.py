@@ -29,6 +29,8 @@ from tests.fault.served import Served
 from tests.fault.verdict import Judged
 
 USER = "alice"
+BEGIN_SECONDS = 90.0
+"""Until every device has come in and written something, on a machine that does much else."""
 ROUNDS = 3
 """Until everybody has everything: push, pull what others pushed, and once to see that nothing moves."""
 
@@ -98,10 +100,18 @@ class Storm:
         return server
 
     def rage(self, seconds: float) -> None:
-        """Faults of every kind until the time is over."""
+        """Faults of every kind, until all devices have been at work for these seconds."""
         for device in self._devices:
             self._launch(device)
+        begun_by = time.monotonic() + BEGIN_SECONDS
+        while not all(device.wrote for device in self._devices):
+            assert time.monotonic() < begun_by, "a device never came to write anything"
+            self._do_harm()
         ends_at = time.monotonic() + seconds
+        while time.monotonic() < ends_at:
+            self._do_harm()
+
+    def _do_harm(self) -> None:
         deeds: list[tuple[Callable[[], None], int]] = [
             (self._kill_server, 3),
             (self._pause_server, 3),
@@ -110,11 +120,10 @@ class Storm:
             (self._cut_everybody, 2),
         ]
         choices, weights = zip(*deeds, strict=True)
-        while time.monotonic() < ends_at:
-            time.sleep(self._chance.uniform(0.3, 1.5))  # the time between two faults
-            for device in self._devices:
-                device.check()
-            self._chance.choices(choices, weights)[0]()
+        time.sleep(self._chance.uniform(0.3, 1.5))  # the time between two faults
+        for device in self._devices:
+            device.check()
+        self._chance.choices(choices, weights)[0]()
 
     def _launch(self, device: DeviceProcess) -> None:
         device.start()
