@@ -28,7 +28,7 @@ def seal(secret: bytes, purpose: str, values: Sequence[str | int]) -> str:
     the tenant's incarnation and the filter, so that a token cannot go on in another list.
     """
     payload = json.dumps(list(values), separators=(",", ":")).encode()
-    return base64.urlsafe_b64encode(_mac(secret, purpose, payload) + payload).decode().rstrip("=")
+    return _text(_mac(secret, purpose, payload) + payload)
 
 
 @overload
@@ -54,16 +54,25 @@ def unseal(secret: bytes, purpose: str, token: str, types: tuple[type[Any], ...]
 
 
 def opened(secret: bytes, purpose: str, token: str) -> list[str | int] | None:
-    """The values sealed into ``token``, as many as they are; None where it is not one of this purpose."""
+    """The values sealed into ``token``, as many as they are; None where it is not one of this purpose.
+
+    Only the text that ``seal`` made is one: the same bytes can be written in other ways.
+    """
     try:
         sealed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
+        return None
+    if _text(sealed) != token:
         return None
     mac, payload = sealed[:_MAC_BYTES], sealed[_MAC_BYTES:]
     if not hmac.compare_digest(mac, _mac(secret, purpose, payload)):
         return None
     values: list[str | int] = json.loads(payload)
     return values
+
+
+def _text(sealed: bytes) -> str:
+    return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
 
 def _mac(secret: bytes, purpose: str, payload: bytes) -> bytes:

@@ -175,6 +175,17 @@ def test_a_changed_page_token_is_refused(value: str, data: st.DataObject) -> Non
         unseal(PEPPER, "tenants", base64.urlsafe_b64encode(sealed).decode().rstrip("="), (str,))
 
 
+@pytest.mark.parametrize("value", ["acme", "acme1", "acme12"])
+def test_a_page_token_in_another_writing_is_refused(value: str) -> None:
+    token = seal(PEPPER, "tenants", (value,))
+    base64_letters = string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+    others = {token + "=", token + "==", token.replace("-", "+").replace("_", "/")}
+    others |= {token[:-1] + letter for letter in base64_letters}
+    for other in others - {token}:
+        with pytest.raises(InvalidField):
+            unseal(PEPPER, "tenants", other, (str,))
+
+
 @pytest.mark.parametrize(
     ("secret", "purpose", "types"),
     [(b"other", "tenants", (str,)), (PEPPER, "memories", (str,)), (PEPPER, "tenants", (int,))],
