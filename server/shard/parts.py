@@ -131,7 +131,7 @@ class ShardParts:
             writing.on_commit(lambda: self._note(heads))
             return answer
 
-        return self._store.write(locked, once)
+        return self._store.write(locked, once, tenant=request.incarnation)
 
     def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
         """Run ``unit`` under the head of one stream; what it returned, once it is committed."""

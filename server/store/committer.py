@@ -1,5 +1,7 @@
 """Group commit: the writers of a shard queue, and one transaction takes what has gathered.
 
+Tenants take turns: a transaction takes a write of each that waits before it takes a second one of any.
+
 One thread runs it. A transaction locks the heads of all streams that its units named, runs each unit
 inside a savepoint, and commits; then it calls the units' hooks and answers their callers. A unit that
 raises is undone alone. Where the transaction itself fails, every caller of it hears StorageUnavailable
@@ -10,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, TenantDeleting, Unavailable
 from scrubjay.memory import Micros
+from server.fair_queue import FairQueue
 from server.store.purging import ended_among
 from server.store.rows import StreamHead, StreamKey
 from server.store.transaction import LostRace, Transaction, Transactions
@@ -30,7 +32,8 @@ T = TypeVar("T")
 MAX_BATCH = 64
 """Units in one transaction: behind it the gain of sharing a commit is flat, and the first one waits."""
 MAX_QUEUE = 1024
-"""Units that wait; the server's handler threads are fewer, so that only a stalled disk fills it."""
+"""Units that wait; the server's handler threads are fewer, so that only a stalled disk fills it. Then it is
+the tenant with most of them that is refused."""
 ATTEMPTS = 3
 """How often a unit runs that other processes get in the way of: a deadlock, then a lost race, then not."""
 
@@ -53,28 +56,35 @@ class Committer:
         self._transactions = transactions
         self._max_batch = max_batch
         self._max_queue = max_queue
-        self._queue: deque[_Job] = deque()
+        self._queue: FairQueue[_Job] = FairQueue(max_queue)
         self._gathered = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="scrubjay-committer", daemon=True)
         self._thread.start()
 
     def write(
-        self, keys: Sequence[StreamKey], unit: Callable[[Writing], T], timeout_seconds: float | None = None
+        self,
+        keys: Sequence[StreamKey],
+        unit: Callable[[Writing], T],
+        timeout_seconds: float | None = None,
+        tenant: Incarnation | None = None,
     ) -> T:
         """What ``unit`` returned, once it is committed; what it raised, once it is undone.
 
-        Raises ServerBusy where too many wait, Unavailable where it was closed, StorageUnavailable where
-        the commit failed, DeadlineExceeded after ``timeout_seconds``: a unit that had not begun will not.
+        It waits in the turns of ``tenant``, by default that of the first key. Raises ServerBusy where too
+        many wait and no other tenant has more of them, Unavailable where it was closed, StorageUnavailable
+        where the commit failed, DeadlineExceeded after ``timeout_seconds``: a unit that had not begun will
+        not.
         """
         answer: Future[T] = Future()
         job = _Job(keys, unit, answer)
         with self._gathered:
             if self._closing:
                 raise Unavailable("this server is shutting down; retry elsewhere")
-            if len(self._queue) >= self._max_queue:
-                raise ServerBusy(f"{self._max_queue} writes wait already; retry shortly")
-            self._queue.append(job)
+            turned_away = self._queue.put(tenant or (keys[0].incarnation if keys else ""), job)
+            if turned_away is not None and turned_away.answer.set_running_or_notify_cancel():
+                busy = ServerBusy(f"{self._max_queue} writes wait already; nothing was stored; retry shortly")
+                turned_away.answer.set_exception(busy)
             self._gathered.notify()
         return self._wait(answer, timeout_seconds)
 
@@ -111,8 +121,7 @@ class Committer:
                     self._gathered.wait()
                 if not self._queue:
                     return batch
-                while self._queue and len(batch) < self._max_batch:
-                    job = self._queue.popleft()
+                while len(batch) < self._max_batch and (job := self._queue.take()) is not None:
                     if job.answer.set_running_or_notify_cancel():
                         batch.append(job)
             return batch

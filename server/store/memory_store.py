@@ -20,6 +20,7 @@ from server.store.transaction import Transactions
 from server.store.writing import Writing
 from tenants import database
 
+from tenants.tenant import Incarnation
 __all__ = [
     "Change",
     "Extent",
@@ -98,15 +99,20 @@ class MemoryStore:
         return reading.head(key), copy_attached(file, key, viewer)
 
     def write(
-        self, keys: Sequence[StreamKey], unit: Callable[[Writing], T], timeout_seconds: float | None = None
+        self,
+        keys: Sequence[StreamKey],
+        unit: Callable[[Writing], T],
+        timeout_seconds: float | None = None,
+        tenant: Incarnation | None = None,
     ) -> T:
         """Run ``unit`` under the heads of the streams ``keys``; what it returned, once committed durably.
 
         ``unit`` runs in the committer's thread, again where another process wrote first, and is undone
-        where it raises; it computes nothing long. Raises what it raised, or ServerBusy, Unavailable once
-        closed, DeadlineExceeded after ``timeout_seconds``.
+        where it raises; it computes nothing long. It waits in the turns of ``tenant``, by default that of the
+        first key. Raises what it raised, or ServerBusy, Unavailable once closed, DeadlineExceeded after
+        ``timeout_seconds``.
         """
-        return self._committer.write(keys, unit, timeout_seconds)
+        return self._committer.write(keys, unit, timeout_seconds, tenant)
 
     @contextmanager
     def reading_purges(self) -> Iterator[PurgeReading]:

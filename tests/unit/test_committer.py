@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 
 from scrubjay.errors import DeadlineExceeded, MemoryNotFound, ServerBusy, StorageUnavailable, Unavailable
 from server.store.committer import Committer
-from server.store.memory_store import MemoryStore, Writing
+from server.store.memory_store import MemoryStore, StreamKey, Writing
 from server.store.transaction import Transaction, Transactions
 from tenants.database import open_engine
+from tenants.tenant import Incarnation
 from tests.stored import ACME, ALICE, BOB, NOW, NOW_MILLIS, add, insert, memory
 
 PATIENCE = 10
+QUIET = StreamKey(Incarnation("quiet"), ALICE.stream)
 
 
 class Watched(Transactions):
@@ -231,6 +234,31 @@ def test_a_full_queue_refuses_more(committer: Committer, pool: ThreadPoolExecuto
         committer.write([ALICE], advance)
     gate.open()
     assert len({answer.result(PATIENCE) for answer in answers}) == 16
+
+
+def test_a_tenant_that_floods_neither_keeps_another_out_nor_makes_it_wait_for_a_second_turn(
+    committer: Committer, transactions: Watched, pool: ThreadPoolExecutor
+) -> None:
+    gate, order = Gate(committer, pool), []
+
+    def noted(tenant: str) -> Callable[[Writing], None]:
+        return lambda _writing: order.append((transactions.count, tenant))
+
+    flood = [pool.submit(committer.write, [ALICE], noted("flooding")) for _ in range(16)]
+    queued(committer, 16)
+    quiet = [pool.submit(committer.write, [QUIET], noted("quiet"))]
+    quiet.append(pool.submit(committer.write, [], noted("quiet"), tenant=QUIET.incarnation))
+    refused = list(islice(as_completed(flood, PATIENCE), 2))
+    for answer in refused:
+        with pytest.raises(ServerBusy) as caught:
+            answer.result()
+        assert caught.value.retry_after_seconds
+    before = transactions.count
+    gate.open()
+    for answer in {*quiet, *flood} - {*refused}:
+        answer.result(PATIENCE)
+    assert [tenant for _, tenant in order[:4]] == ["flooding", "quiet"] * 2
+    assert {batch for batch, tenant in order if tenant == "quiet"} == {before + 1}
 
 
 def test_a_caller_whose_deadline_passes_before_its_turn_stores_nothing(
