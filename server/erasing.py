@@ -59,7 +59,7 @@ class Eraser:
         }
         shard.begin_erasure(key, seen, self._clock())
         shard.erase_rows(tenant.incarnation, subject, self._clock())
-        self._discard(shard, key, Micros(self._clock() + CLOCKS_MICROS))
+        self._discard(shard, key)
         shard.compact()
         return shard.finish_erasure(key, self._clock())
 
@@ -82,6 +82,6 @@ class Eraser:
         self._followed[shard.name] = erased
         self._heard[shard.name] = max([self._heard[shard.name], *erased.values()])
 
-    def _discard(self, shard: Shard, key: StreamKey, until: Micros) -> None:
+    def _discard(self, shard: Shard, key: StreamKey, until: Micros | None = None) -> None:
         shard.discard_stream(key, until)
         self._snapshots.discard_all(key)

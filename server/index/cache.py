@@ -236,8 +236,9 @@ class StreamCache:
         """How many files are kept that hold vectors of a stream, alone or with others of its tenant."""
         return sum(len(self._shelf.files_of(extent)) for extent in (key, key.incarnation))
 
-    def discard_stream(self, key: StreamKey, until: Micros) -> None:
-        """Let a stream go, and what is searched of its tenant with it, and what was kept of them by then."""
+    def discard_stream(self, key: StreamKey, until: Micros | None) -> None:
+        """Let a stream go and what is searched of its tenant with it, and what is kept of them, if a time is
+        given what was kept by then."""
         extents = (key, key.incarnation)
         with self._lock:
             leaving = [(e, entry) for e in extents if (entry := self._entries.get(e))]
@@ -247,7 +248,7 @@ class StreamCache:
             with entry.stream.lock:
                 entry.stream.close()
         for extent in extents:
-            self._shelf.discard_old(extent, until)
+            self._shelf.discard(extent, until)
 
     @property
     def nbytes(self) -> int:

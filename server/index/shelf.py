@@ -90,15 +90,13 @@ class Shelf:
             return None
         return shelved
 
-    def discard(self, extent: Extent) -> None:
-        """Throw the snapshot away, if there is one."""
+    def discard(self, extent: Extent, until: Micros | None = None) -> None:
+        """Throw the snapshot away, if there is one, and it was written by then if a time is given."""
+        written = [one.stat().st_mtime_ns // 1000 for one in self.files_of(extent)]
+        if until is not None and all(time > until for time in written):
+            return
         self._path(extent).unlink(missing_ok=True)
         self._path(extent).with_suffix(".slots").unlink(missing_ok=True)
-
-    def discard_old(self, extent: Extent, until: Micros) -> None:
-        """Throw it away where it was written by then."""
-        if any(one.stat().st_mtime_ns // 1000 <= until for one in self.files_of(extent)):
-            self.discard(extent)
 
     def files_of(self, extent: Extent) -> list[Path]:
         """The files that are kept of it."""

@@ -82,7 +82,8 @@ class ShardErasing(ShardParts):
         """How many files the index keeps in which vectors of a stream are."""
         return self._cache.count_of_stream(key)
 
-    def discard_stream(self, key: StreamKey, until: Micros) -> None:
-        """Let go of what is resident of a stream, and delete what the index kept of it by then."""
+    def discard_stream(self, key: StreamKey, until: Micros | None) -> None:
+        """Let go of what is resident of a stream, and delete what the index keeps of it, if a time is given
+        what it kept by then."""
         self._cache.discard_stream(key, until)
         self._pasts.discard(key)

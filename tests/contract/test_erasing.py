@@ -17,6 +17,7 @@ from scrubjay import v1
 from scrubjay.errors import RequestIdReused, StorageUnavailable
 from scrubjay.memory import Subject
 from server.erasing import CLOCKS_MICROS, Eraser
+from server.index import switch
 from server.ingest import erasing
 from server.shard.erasing import ShardErasing
 from server.store.erasing import ERASED_TABLES
@@ -28,6 +29,8 @@ from tests.planted import MARK, add, counted, marked, plant
 
 NEVER = threading.Event()
 BOB = Subject("user", "bob")
+OF_TENANTS = {"purges", "stocks"}
+"""Tables that tell a tenant's subjects from each other nowhere."""
 STAYS = {"streams", "graveyard", "erasures", "requests"}
 
 
@@ -60,9 +63,9 @@ def test_every_row_of_the_subject_goes_and_none_of_another(server: Server, shard
 
 
 def test_every_table_is_either_swept_or_known_to_stay() -> None:
-    known = {*ERASED_TABLES, *STAYS, "memories", "purges"}
-    assert set(metadata.tables) == known
-    assert all("stream" in metadata.tables[name].c for name in known - {"purges"})
+    swept = {*ERASED_TABLES, "memories"}
+    assert set(metadata.tables) - OF_TENANTS == swept | STAYS
+    assert all("stream" in metadata.tables[name].c for name in swept | STAYS)
 
 
 def test_no_byte_of_it_is_left_on_the_disk(server: Server, tmp_path: Path) -> None:
@@ -233,6 +236,37 @@ def test_what_others_erased_leaves_this_ones_memory_and_disk(server: Server) -> 
     assert kept.exists()
     eraser(server).run(NEVER)
     assert kept.exists()
+
+
+def test_the_graphs_that_its_vectors_are_in_go_from_memory_and_disk(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switch, "EXACT_ROWS", 50)
+    add(server, *(f"fact {n} of tea" for n in range(60)))
+    add(server, *(f"bob's {n} of tea" for n in range(60)), user_id="bob")
+    ways: list[Mapping[str, Any]] = [{"user_id": "alice"}, {"user_id": "bob"}, {"across_subjects": True}]
+    for way in ways:
+        found(server, **way)
+    server.cache.close()
+    assert {path.suffix for path in kept(tmp_path)} == {".hnsw", ".slots"}
+    before = kept(tmp_path)
+    assert len(before) == 6
+    for way in ways:
+        found(server, **way)
+    assert erase(server).swept["index files"] == 4
+    after = kept(tmp_path)
+    assert len(after) == 2
+    assert [len(found(server, **way)) for way in ways] == [0, 10, 10]
+    server.cache.close()
+    together = server.cache._shelf.take(ACME)
+    assert together is not None
+    together.index.close()
+    assert together.size == len(together.slots) == 60
+
+
+def kept(folder: Path) -> set[Path]:
+    """The files that the index keeps."""
+    return {path for path in (folder / "index").rglob("*") if path.is_file()}
 
 
 def test_a_disk_that_is_in_the_way_is_told_of_and_the_next_call_ends_it(
