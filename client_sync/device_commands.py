@@ -15,7 +15,8 @@ from client_sync.errors import ReplicaDamaged, ReplicaError, ReplicaMissing
 from client_sync.failures import fail, failing_in_one_line, note, usage
 from client_sync.home import Home
 from client_sync.replica import DeadLetter
-from client_sync.salvage import is_whole, salvage
+from client_sync.replica_file import is_whole
+from client_sync.salvage import salvage
 from client_sync.session import HomeOption, JsonOption, Output, ServerOption, Settings, merged
 from client_sync.sign_out import SignOut
 from client_sync.sign_out import sign_out as leave

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from client_sync import journal
 from client_sync.copies import Copies, is_burial, is_forgotten, keep_apart
-from client_sync.errors import TransferBroken
+from client_sync.errors import ReplicaDamaged, TransferBroken
 from client_sync.exchange import Exchanged, standing, stands, take_result
 from client_sync.file_lock import locked
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
-from client_sync.replica_file import get_meta, must_forget, set_meta
+from client_sync.replica_file import get_meta, is_whole, must_forget, set_meta
 from scrubjay import v1
 from scrubjay.errors import SnapshotGone
 from scrubjay.feed import MAX_CHANGES, MAX_OPERATIONS, open_page, pack, seal_page, unpack, whole
@@ -31,6 +31,7 @@ NEWEST_FIRST = 1000
 LOADED_SECONDS = 600.0
 """How long to wait for another process that loads: some GB over a home line."""
 _SNAPSHOT_VERSION = 1
+_PIECE_BYTES = 1 << 20
 _HELD = """
 SELECT id FROM rows WHERE commit_stamp > 0 UNION SELECT id FROM beneath WHERE message IS NOT NULL
 """
@@ -156,6 +157,10 @@ def _load(replica: Replica, remote: RemoteSync, report: Report | None) -> int:
     path = _download_path(replica)
     try:
         count = _take_over(replica, path, last)
+    except ReplicaDamaged as error:
+        if is_whole(path):
+            raise
+        raise TransferBroken("the snapshot came damaged; it is loaded again next time") from error
     finally:
         path.unlink(missing_ok=True)
         _forget_download(replica)
@@ -168,7 +173,7 @@ def _download_path(replica: Replica) -> Path:
 
 def _forget_download(replica: Replica) -> None:
     with replica.file.transaction(durable=False) as sql:
-        set_meta(sql, resume_token=None)
+        set_meta(sql, resume_token=None, received_bytes=None, received_digest=None)
     _download_path(replica).unlink(missing_ok=True)
 
 
@@ -178,12 +183,13 @@ def _download(replica: Replica, remote: RemoteSync, report: Report | None) -> v1
     with replica.file.reading() as sql:
         token = get_meta(sql, "resume_token", "")
         first_load = not get_meta(sql, "cursor", "")
-    offset = path.stat().st_size if token and path.exists() else 0
+    offset, digest = _received(replica, path) if token else (0, hashlib.sha256())
     request = v1.SnapshotRequest(resume_token=token if offset else "", offset=offset)
     if first_load and not offset:
         request.newest = NEWEST_FIRST
     last: v1.SnapshotResponse | None = None
     with path.open("r+b" if offset else "wb") as file:
+        file.truncate(offset)
         file.seek(offset)
         for response in remote.snapshot(request):
             if response.newest_page:
@@ -192,17 +198,38 @@ def _download(replica: Replica, remote: RemoteSync, report: Report | None) -> v1
                 _check_chunk(response, file.tell())
                 file.write(response.chunk)
                 file.flush()
-            if last is None and response.resume_token:
-                with replica.file.transaction(durable=False) as sql:
-                    set_meta(sql, resume_token=response.resume_token)
+                digest.update(response.chunk)
             if response.total_bytes:
                 last = response
+                _note_received(replica, response.resume_token, file.tell(), digest.digest())
                 if report is not None:
                     report(file.tell(), response.total_bytes)
         size = file.tell()
     if last is None or size != last.total_bytes:
         raise TransferBroken(f"the snapshot ended behind {size} bytes; it goes on from there next time")
     return last
+
+
+def _received(replica: Replica, path: Path) -> tuple[int, hashlib._Hash]:
+    """How many bytes of an earlier attempt are here as they came, and their digest: all that were noted, or
+    none. A machine that stops may leave zeros in place of what it wrote last."""
+    with replica.file.reading() as sql:
+        size, noted = get_meta(sql, "received_bytes", 0), get_meta(sql, "received_digest")
+    digest = hashlib.sha256()
+    if size and path.exists():
+        with path.open("rb") as file:
+            left = size
+            while left and (piece := file.read(min(left, _PIECE_BYTES))):
+                digest.update(piece)
+                left -= len(piece)
+        if digest.digest() == noted:
+            return size, digest
+    return 0, hashlib.sha256()
+
+
+def _note_received(replica: Replica, token: str, size: int, digest: bytes) -> None:
+    with replica.file.transaction(durable=False) as sql:
+        set_meta(sql, resume_token=token, received_bytes=size, received_digest=digest)
 
 
 def _check_chunk(response: v1.SnapshotResponse, offset: int) -> None:

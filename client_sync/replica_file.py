@@ -240,6 +240,20 @@ def delete_files(path: Path) -> None:
             each.unlink()
 
 
+def opened_alone(path: Path) -> sqlite3.Connection:
+    """A connection to a database file that is there, as it is: nothing is set, and no error mapped."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
+
+
+def is_whole(path: str | Path) -> bool:
+    """Whether SQLite finds no damage in the whole file; takes some 100 ms for 100 000 memories."""
+    try:
+        with closing(opened_alone(Path(path))) as sql:
+            return bool(sql.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+    except sqlite3.Error:
+        return False
+
+
 def get_meta(sql: sqlite3.Connection, key: str, default: Any = None) -> Any:
     """A value of the meta table."""
     row = sql.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()

@@ -13,8 +13,8 @@ from client_sync.exchange import bodies_of, next_request
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
 from client_sync.recovery import begin_fork
-from client_sync.replica_file import set_meta
-from client_sync.salvage import is_whole, salvage
+from client_sync.replica_file import is_whole, set_meta
+from client_sync.salvage import salvage
 from client_sync.sign_out import SignOut, sign_out
 from scrubjay import v1
 from scrubjay.errors import InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound
