@@ -111,7 +111,7 @@ class App:
             registry = _registry(settings, secret, embedder, stack)
             if not hnsw_available():
                 log.warning("hnswlib is not installed: large streams are scanned exactly, right but slower")
-            shards = _shards(settings, embedder, stack)
+            shards = _shards(settings, embedder, registry, stack)
             budget_bytes = settings.snapshot_mib * 1024 * 1024
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
@@ -261,12 +261,12 @@ def begin_epochs(settings: Settings) -> int:
     return count
 
 
-def _shards(settings: Settings, embedder: Embedder, stack: ExitStack) -> dict[str, Shard]:
+def _shards(settings: Settings, embedder: Embedder, registry: Registry, stack: ExitStack) -> dict[str, Shard]:
     urls = settings.shard_urls()
     budget_bytes = settings.resident_mib * 1024 * 1024 // len(urls)
     shards = {}
     for name, url in urls.items():
-        store = stack.enter_context(MemoryStore(url))
+        store = stack.enter_context(MemoryStore(url, limits=registry.quota_book.quotas))
         store.migrate()
         space, dimension = embedder.space.id, embedder.space.dimension
         shelf = Shelf(settings.data_dir / "index" / name, space=space, dimension=dimension)

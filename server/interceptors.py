@@ -1,4 +1,4 @@
-"""The door's checks, in one place: size, slot, credential, role, deadline, errors.
+"""The door's checks, in one place: size, slot, credential, role, deadline, rate, errors.
 
 A service's method is ``method(request, caller)``, of a call that may wait ``method(request, caller,
 patience)``, and of a stream ``method(request, caller, ending)``, which yields responses. This turns every
@@ -28,6 +28,7 @@ from scrubjay.errors import (
     InternalError,
     InvalidField,
     MessageTooLarge,
+    RateLimited,
     RoleNotAllowed,
     ScrubjayError,
     TenantDeleting,
@@ -39,7 +40,9 @@ from scrubjay.memory import ClientId, Micros, name_violation
 from scrubjay.status import STATUS_KEY, to_status
 from server.ending import Ending
 from server.patience import Patience
+from server.rates import Rates
 from server.slots import Slots
+from tenants.quotas import UNLIMITED
 from tenants.tenant import API_KEY_ROLES, Caller, Role, TenantState
 
 TRANSPORT_BYTES = MAX_ANSWER_BYTES
@@ -69,7 +72,8 @@ class Authenticator(Protocol):
 class Door:
     """Makes gRPC handlers of a service's methods. ``slots`` bounds the calls of all of them together.
 
-    ``waiting`` are the RPCs whose methods may wait for work that takes long.
+    ``waiting`` are the RPCs whose methods may wait for work that takes long. ``rates`` counts the calls of
+    tenants whose quotas limit them.
     """
 
     def __init__(
@@ -78,11 +82,13 @@ class Door:
         allowed: Mapping[str, frozenset[Role]],
         slots: Slots,
         waiting: Collection[str] = (),
+        rates: Rates | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._allowed = allowed
         self._slots = slots
         self._waiting = frozenset(waiting)
+        self._rates = rates or Rates()
 
     def handlers(
         self, service: descriptor.ServiceDescriptor, implementation: object
@@ -113,6 +119,7 @@ class Door:
             try:
                 with handler_slot:
                     caller = self._caller(path, context)
+                    self._admit(caller)
                     patience = (Patience(self._slots, context),) if waits else ()
                     answer = call(_parse(request_type, body), caller, *patience)
                     return answer if isinstance(answer, bytes) else answer.SerializeToString()
@@ -129,6 +136,7 @@ class Door:
             try:
                 with self._slots.stream():
                     caller = self._caller(path, context)
+                    self._admit(caller)
                     if not context.add_callback(ending.end):
                         return
                     with self._slots.living(caller.key_id, ending):
@@ -139,6 +147,19 @@ class Door:
                 _refuse(context, error, path)
 
         return handle
+
+    def _admit(self, caller: Caller) -> None:
+        """Count a call on a tenant's memories, where the tenant's quotas limit them."""
+        tenant = caller.tenant
+        if tenant is None or tenant.quotas is UNLIMITED or caller.role is Role.TENANT_ADMIN:
+            return
+        limits = (
+            (tenant.incarnation, tenant.quotas.calls_per_second),
+            (caller.key_id, tenant.quotas.calls_per_second_per_key),
+        )
+        wait = self._rates.wait_seconds([(name, rate) for name, rate in limits if rate])
+        if wait:
+            raise RateLimited(wait)
 
     @staticmethod
     def _checked(

@@ -105,10 +105,14 @@ def update(
             "'default': as for a new tenant."
         ),
     ] = None,
+    quotas: Annotated[
+        str | None,
+        typer.Option(help="""Its limits, as JSON: '{"devices": 100, "calls_per_second": 50}'. '{}': none."""),
+    ] = None,
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Change a tenant's name, what it forgets, or how it writes."""
+    """Change a tenant's name, what it forgets, how it writes, or its limits."""
     request = v1.UpdateTenantRequest(tenant=v1.Tenant(tenant_id=tenant_id))
     if name is not None:
         request.tenant.display_name = name
@@ -121,6 +125,9 @@ def update(
         request.update_mask.paths.append("write_settings")
         if write_settings != "default":
             _parse(write_settings, request.tenant.write_settings, "--write-settings")
+    if quotas is not None:
+        request.update_mask.paths.append("quotas")
+        _parse(quotas, request.tenant.quotas, "--quotas")
     with admin(server, api_key) as stub:
         answer = stub.UpdateTenant(request)
     show(answer.tenant, tenant_table(answer.tenant), as_json)

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scrubjay import v1
 from scrubjay.memory import Micros
 from scrubjay.wire import to_timestamp
-from tenants import forget_policy, receipt, write_settings
+from tenants import forget_policy, quotas, receipt, write_settings
 from tenants.audit import AuditEvent
 from tenants.tenant import ApiKey, Device, Tenant
 
@@ -26,6 +26,7 @@ def tenant_message(tenant: Tenant) -> v1.Tenant:
         created_at=to_timestamp(tenant.created_at),
         forget_policy=policy,
         write_settings=write_settings.to_message(tenant.write_settings),
+        quotas=quotas.to_message(tenant.quotas),
         suspended_at=_optional_timestamp(tenant.suspended_at),
         suspension_reason=tenant.suspension_reason,
         deleted_at=_optional_timestamp(tenant.deleted_at),

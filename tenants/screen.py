@@ -54,6 +54,7 @@ def tenant_table(tenant: v1.Tenant) -> Table:
         ("forgets", _forgets(tenant)),
         ("writes", _writes(tenant.write_settings)),
         *_prompts(tenant.write_settings),
+        ("limits", _limits(tenant.quotas)),
     )
 
 
@@ -82,6 +83,11 @@ def _writes(settings: v1.WriteSettings) -> str:
     if settings.policy == v1.WRITE_POLICY_UNSPECIFIED:
         return "by the default policy"
     return f"by the policy {v1.WritePolicy.Name(settings.policy).removeprefix('WRITE_POLICY_')}"
+
+
+def _limits(quotas: v1.Quotas) -> str:
+    set_ones = (f"{field.name.replace('_', ' ')}: {value:g}" for field, value in quotas.ListFields())
+    return ", ".join(set_ones) or "none"
 
 
 def _prompts(settings: v1.WriteSettings) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,7 @@ from typing import NewType
 from scrubjay.errors import FieldViolation
 from scrubjay.memory import ClientId, Micros, Subject
 from tenants.forget_policy import ForgetPolicy
+from tenants.quotas import UNLIMITED, Quotas
 from tenants.receipt import PurgeReceipt
 from tenants.write_settings import DEFAULT_SETTINGS, WriteSettings
 
@@ -82,6 +83,7 @@ class Tenant:
     deleted_at: Micros | None = None
     purge_at: Micros | None = None
     purge: PurgeReceipt | None = None
+    quotas: Quotas = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

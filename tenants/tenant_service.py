@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from scrubjay import v1
-from scrubjay.errors import check
+from scrubjay.errors import RoleNotAllowed, check
 from scrubjay.memory import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
-from tenants import forget_policy, write_settings
+from tenants import forget_policy, quotas, write_settings
 from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
 from tenants.ownership import check_own, request_key
@@ -105,10 +105,13 @@ class TenantAdminService(SubjectDoor):
 
     @audited
     def update_tenant(self, request: v1.UpdateTenantRequest, caller: Caller) -> v1.UpdateTenantResponse:
-        """Raises InvalidField, TenantNotFound, RequestIdReused."""
+        """Raises InvalidField, TenantNotFound, RoleNotAllowed, RequestIdReused."""
         asked, fields = request.tenant, frozenset(request.update_mask.paths)
         policy = forget_policy.from_message(asked.forget_policy) if asked.HasField("forget_policy") else None
-        settings = write_settings.from_message(asked.write_settings)
+        settings, limits = (
+            write_settings.from_message(asked.write_settings),
+            quotas.from_message(asked.quotas),
+        )
         check(
             request_id_violation(request.request_id),
             tenant_id_violation("tenant.tenant_id", asked.tenant_id),
@@ -116,11 +119,14 @@ class TenantAdminService(SubjectDoor):
             name_violation("tenant.display_name", asked.display_name),
             *(forget_policy.violations("tenant.forget_policy", policy) if policy else ()),
             *write_settings.violations("tenant.write_settings", settings),
+            *quotas.violations("tenant.quotas", limits),
         )
         check_own(caller, asked.tenant_id)
+        if "quotas" in fields and caller.role is not Role.PLATFORM_ADMIN:
+            raise RoleNotAllowed("only a platform admin may write a tenant's quotas")
         changed = self._registry.update_tenant(
             asked.tenant_id,
-            TenantChanges(fields, asked.display_name or asked.tenant_id, policy, settings),
+            TenantChanges(fields, asked.display_name or asked.tenant_id, policy, settings, limits),
             now=self._clock(),
             request=request_key(request.request_id, caller),
         )

@@ -417,6 +417,34 @@ class ServerBusy(ScrubjayError):
     retry_after_seconds = 0.2
 
 
+class RateLimited(ServerBusy):
+    """More calls a second than the tenant's quotas allow."""
+
+    reason = v1.ERROR_REASON_RATE_LIMITED
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__(
+            "this key, or its tenant, calls more often than it may; "
+            f"retry in {retry_after_seconds:.3g} seconds; nothing was done"
+        )
+        self.retry_after_seconds = retry_after_seconds
+
+
+class QuotaExceeded(ScrubjayError):
+    """The tenant has as many as its quotas allow."""
+
+    code = code_pb2.RESOURCE_EXHAUSTED
+    reason = v1.ERROR_REASON_QUOTA_EXCEEDED
+
+    def __init__(self, quota: str, limit: int) -> None:
+        things = quota.replace("_", " ")
+        super().__init__(
+            f"the tenant may have {limit} {things}; nothing was stored; delete some, or ask its operator for "
+            "more",
+            metadata={"quota": quota, "limit": str(limit)},
+        )
+
+
 class MessageTooLarge(ScrubjayError):
     """A request or a response is larger than the limit."""
 

@@ -22,8 +22,10 @@ from scrubjay.memory import Micros
 from server.fair_queue import FairQueue
 from server.store.purging import ended_among
 from server.store.rows import StreamHead, StreamKey
+from server.store.stocks import Limits, StockKeeping
 from server.store.transaction import LostRace, Transaction, Transactions
 from server.store.writing import Writing, lock_heads, purge_requests, save_heads
+from tenants.quotas import UNLIMITED
 from tenants.tenant import Incarnation
 
 _logger = logging.getLogger(__name__)
@@ -51,9 +53,15 @@ class Committer:
     """Runs units of write on ``transactions`` in a thread of its own, from construction to ``close``."""
 
     def __init__(
-        self, transactions: Transactions, *, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE
+        self,
+        transactions: Transactions,
+        *,
+        limits: Limits = lambda _: UNLIMITED,
+        max_batch: int = MAX_BATCH,
+        max_queue: int = MAX_QUEUE,
     ) -> None:
         self._transactions = transactions
+        self._limits = limits
         self._max_batch = max_batch
         self._max_queue = max_queue
         self._queue: FairQueue[_Job] = FairQueue(max_queue)
@@ -130,7 +138,7 @@ class Committer:
         """Run the batch in one transaction; the error of each job that failed."""
         try:
             with self._transactions.begin() as transaction:
-                return _run_units(transaction, batch)
+                return _run_units(transaction, batch, self._limits)
         except Exception as error:
             _logger.warning("a transaction of %d writes failed", len(batch), exc_info=error)
             return {job: StorageUnavailable() for job in batch}
@@ -154,40 +162,44 @@ def _call(hooks: Iterable[Callable[[], object]]) -> None:
             _logger.exception("a hook failed; its write is committed")
 
 
-def _run_units(transaction: Transaction, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
+def _run_units(transaction: Transaction, batch: Sequence[_Job], limits: Limits) -> dict[_Job, BaseException]:
     locked = lock_heads(transaction, (key for job in batch for key in job.keys))
     heads = dict(locked)
     requested: dict[Incarnation, Micros] = {}
     errors: dict[_Job, BaseException] = {}
     # Only a stream that is made now may be one that was purged.
     over = ended_among(transaction, {key.incarnation for key, head in locked.items() if not head.head})
+    keeping = StockKeeping(transaction, limits, {key.incarnation for key in locked})
     for job in batch:
         if any(key.incarnation in over for key in job.keys):
             errors[job] = TenantDeleting()
             continue
         for _ in range(ATTEMPTS):
-            writing, error = _attempt(transaction, job, heads)
+            writing, error = _attempt(transaction, job, heads, keeping)
             if not isinstance(error, LostRace | StorageUnavailable):
                 break
         if error is None:
             heads |= writing.advanced
             requested |= writing.requested
+            keeping.add(writing.stock)
             job.hooks = writing.hooks
         else:
             errors[job] = error.error if isinstance(error, LostRace) else error
     purge_requests(transaction, requested)
     save_heads(transaction, locked, heads)
+    keeping.save()
     return errors
 
 
 def _attempt(
-    transaction: Transaction, job: _Job, heads: Mapping[StreamKey, StreamHead]
+    transaction: Transaction, job: _Job, heads: Mapping[StreamKey, StreamHead], keeping: StockKeeping
 ) -> tuple[Writing, BaseException | None]:
     """Run one unit inside a savepoint; what it raised, once it is undone. Raises where that failed."""
     writing = Writing(transaction, heads)
     transaction.command("SAVEPOINT unit")
     try:
         job.result = job.unit(writing)
+        keeping.check(writing.stock)
         transaction.command("RELEASE SAVEPOINT unit")
     except BaseException as error:
         transaction.command("ROLLBACK TO SAVEPOINT unit")

@@ -16,11 +16,13 @@ from server.store.feed_reading import FeedRow, GuardedRow, Retraction
 from server.store.purging import PurgeReading, PurgeWriting
 from server.store.reading import Reading
 from server.store.rows import Change, Extent, Grave, StoredMemory, StreamHead, StreamKey
+from server.store.stocks import Limits, Stock, stock_of
 from server.store.transaction import Transactions
 from server.store.writing import Writing
 from tenants import database
-
+from tenants.quotas import UNLIMITED
 from tenants.tenant import Incarnation
+
 __all__ = [
     "Change",
     "Extent",
@@ -50,18 +52,25 @@ T = TypeVar("T")
 class MemoryStore:
     """A shard's database, from construction to ``close``; safe for many threads.
 
-    ``url`` is ``sqlite:///<path>`` or ``postgresql://…``. ``migrate`` comes before anything else. Every
+    ``url`` is ``sqlite:///<path>`` or ``postgresql://…``; ``limits`` says how much a tenant may have.
+    ``migrate`` comes before anything else. Every
     method raises StorageUnavailable where the database does not answer.
     """
 
     def __init__(
-        self, url: str, *, readers: int = READERS, max_batch: int = MAX_BATCH, max_queue: int = MAX_QUEUE
+        self,
+        url: str,
+        *,
+        limits: Limits = lambda _: UNLIMITED,
+        readers: int = READERS,
+        max_batch: int = MAX_BATCH,
+        max_queue: int = MAX_QUEUE,
     ) -> None:
         self._engine = database.open_engine(url, connections=1)
         reader = database.open_engine(url, read_only=True, connections=readers)
         self._writes = Transactions(self._engine, read_only=False)
         self._reads = Transactions(reader, read_only=True)
-        self._committer = Committer(self._writes, max_batch=max_batch, max_queue=max_queue)
+        self._committer = Committer(self._writes, limits=limits, max_batch=max_batch, max_queue=max_queue)
 
     @property
     def exclusive(self) -> bool:
@@ -113,6 +122,11 @@ class MemoryStore:
         ``timeout_seconds``.
         """
         return self._committer.write(keys, unit, timeout_seconds, tenant)
+
+    def stock(self, incarnation: Incarnation) -> Stock:
+        """What a tenant has here."""
+        with self._reads.begin() as transaction:
+            return stock_of(transaction, incarnation)
 
     @contextmanager
     def reading_purges(self) -> Iterator[PurgeReading]:

@@ -100,6 +100,8 @@ def _of_life(table: Table) -> Any:
 
 def _deletion(table: Table, dialect_name: str) -> Delete:
     rest = [column for column in table.primary_key if column.name != "incarnation"]
+    if not rest:
+        return delete(table).where(_of_life(table))
     some = select(*rest).where(_of_life(table)).limit(bindparam("limit"))
     if dialect_name == "postgresql":
         # Chosen once, however the plan joins; rows that another server is deleting are its own.

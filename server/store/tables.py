@@ -230,6 +230,14 @@ requests = Table(
 )
 """``stream`` is the one that the answer is about; NULL where it is not about one alone."""
 
+stocks = Table(
+    "stocks",
+    metadata,
+    _incarnation(),
+    _column("memories", BigInteger),
+    _column("bytes", BigInteger),
+)
+
 purges = Table(
     "purges",
     metadata,

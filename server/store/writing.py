@@ -33,6 +33,7 @@ from server.store.rows import (
     new_memory_row,
     private_to,
 )
+from server.store.stocks import NOTHING, Stock
 from server.store.tables import graveyard, history, memories, requests, retractions, streams, vectors
 from server.store.transaction import LostRace, Transaction
 from tenants.tenant import Incarnation
@@ -57,6 +58,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         self._statements = _STATEMENTS[transaction.dialect_name]
         self.advanced: dict[StreamKey, StreamHead] = {}
         self.requested: dict[Incarnation, Micros] = {}
+        self.stock: dict[Incarnation, Stock] = {}
         self.hooks: list[Callable[[], object]] = []
 
     def head(self, key: StreamKey) -> StreamHead | None:
@@ -110,6 +112,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         dead = self.buried(key.incarnation, [one.memory.id for one in stored])
         if dead:
             raise LostRace(MemoryExists(next(iter(dead))))
+        self._count(key, Stock(len(stored), sum(len(one.message) for one in stored)))
 
     def _taken_before(self, key: StreamKey, stored: Sequence[StoredMemory]) -> MemoryId:
         found = self.get_many(key.incarnation, [one.memory.id for one in stored])
@@ -158,7 +161,8 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         ]
         dead = [{**_of_row(key), "dead": grave.memory_id} for grave in graves]
         self._transaction.run_many(self._statements.insert_graves, dug)
-        self._transaction.run_many(_DELETE_MEMORY, dead)
+        gone = self._transaction.run_many(_DELETE_MEMORY, dead)
+        self._count(key, Stock(memories=-gone))
         self._transaction.run_many(_DELETE_VECTORS, dead)
         ids = [grave.memory_id for grave in graves]
         self.forget_memories(key, ids)
@@ -170,6 +174,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         self._named(key)
         if values := [history_row(key, row) for row in rows]:
             self._transaction.run_many(_INSERT_HISTORY, values)
+            self._count(key, Stock(bytes=sum(len(row["changes"].encode()) for row in values)))
 
     def put_vectors(self, key: StreamKey, space: str, made: Iterable[tuple[MemoryId, Stamp, bytes]]) -> None:
         """Store vectors as (memory, stamp of the content it was made from, encoded vector)."""
@@ -214,6 +219,9 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
     def on_commit(self, hook: Callable[[], object]) -> None:
         """Call ``hook`` after the commit, before the caller is answered; never where it did not happen."""
         self.hooks.append(hook)
+
+    def _count(self, key: StreamKey, change: Stock) -> None:
+        self.stock[key.incarnation] = self.stock.get(key.incarnation, NOTHING).plus(change)
 
     def _named(self, key: StreamKey) -> StreamHead:
         head = self._heads.get(key)

@@ -43,6 +43,7 @@ from tenants.registry import rows
 from tenants.registry.audit import AuditLog
 from tenants.registry.enrolments import has_ended, read_enrolment
 from tenants.registry.once import Answer, Asked, RequestKey, once
+from tenants.registry.stocks import check_room
 from tenants.registry.tables import devices, enrolments
 from tenants.tenant import Caller, Device, DeviceBinding, Incarnation, Role, Tenant
 
@@ -110,14 +111,16 @@ class Devices:
 
         ``installation_id`` has 16 bytes and is as secret as a token. ``display_name`` defaults to the
         enrolment's. A repeat gets the same device and token until the device has asked for its second
-        token. Raises CredentialInvalid where the code has ended, or another installation has used it, and
-        DeviceRevoked.
+        token. Raises CredentialInvalid where the code has ended, or another installation has used it,
+        DeviceRevoked, and QuotaExceeded, after which the code is as good as before.
         """
         with self._engine.begin() as connection:
             enrolment = read_enrolment(connection, enrolment_id)
             if enrolment is None or has_ended(enrolment, now):
                 raise CredentialInvalid
             if enrolment["device_id"] is None:
+                tenant = rows.tenant_of_life(connection, Incarnation(enrolment["incarnation"]))
+                check_room(connection, tenant, "devices", now)
                 row = self._new_device(connection, enrolment, installation_id, display_name, now)
             elif same_digest(enrolment["installation_id"], installation_id):
                 row = _locked(connection, enrolment["device_id"])

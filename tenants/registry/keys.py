@@ -22,6 +22,7 @@ from tenants.credentials import (
 from tenants.registry import rows
 from tenants.registry.audit import AuditLog
 from tenants.registry.once import Answer, Asked, RequestKey, once
+from tenants.registry.stocks import check_room
 from tenants.registry.tables import api_keys
 from tenants.tenant import ACROSS_SUBJECTS, ApiKey, Role, Tenant
 
@@ -76,7 +77,7 @@ class ApiKeys:
         ``client_id`` defaults to the key's id; ``across_subjects`` is for roles of ACROSS_SUBJECTS alone. A
         repeat of ``request`` gives the same secret again: the request's record holds a seed, not the secret,
         and the seed goes with the record. Raises TenantNotFound, TenantNotActive for a deleted one,
-        InvalidField for an ``expires_at`` that has passed, RequestIdReused.
+        QuotaExceeded, InvalidField for an ``expires_at`` that has passed, RequestIdReused.
         """
         if (tenant_id is None) != (role is Role.PLATFORM_ADMIN):
             raise ValueError(f"a key of tenant {tenant_id!r} cannot have the role {role.name}")
@@ -87,6 +88,7 @@ class ApiKeys:
             if expires_at is not None and expires_at <= now:
                 raise InvalidField.of("expires_at", "has passed; give a later time, or none")
             tenant = None if tenant_id is None else rows.read_usable_tenant(connection, tenant_id)
+            check_room(connection, tenant, "api_keys", now)
             api_key, seed = self._issue(
                 connection, tenant, role, display_name, client_id, now, expires_at, across_subjects
             )
@@ -113,8 +115,8 @@ class ApiKeys:
 
         The new one may do what the old one may, as the same client and until the same end. The old one ends
         in ``overlap_seconds``, but never later than it would have. A repeat of ``request`` gives the same
-        secret again. Raises TenantNotFound, TenantNotActive for a deleted one, ApiKeyNotFound, InvalidField
-        for a key that has ended, RequestIdReused.
+        secret again. Raises TenantNotFound, TenantNotActive for a deleted one, ApiKeyNotFound,
+        QuotaExceeded, InvalidField for a key that has ended, RequestIdReused.
         """
 
         def rotate(connection: Connection) -> Answer:
@@ -127,6 +129,7 @@ class ApiKeys:
             old = rows.api_key({**row, "tenant_id": tenant_id})
             if old.has_ended(now):
                 raise InvalidField.of("key_id", "has ended; make a new key")
+            check_room(connection, tenant, "api_keys", now)
             api_key, seed = self._issue(
                 connection,
                 tenant,

@@ -14,7 +14,7 @@ from scrubjay.errors import (
     TenantExists,
 )
 from scrubjay.memory import JsonValue, Micros
-from tenants import forget_policy, write_settings
+from tenants import forget_policy, quotas, write_settings
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     CredentialKind,
@@ -25,6 +25,8 @@ from tenants.credentials import (
 from tenants.database import migrate, open_engine
 from tenants.forget_policy import ForgetPolicy
 from tenants.placement import place
+from tenants.quota_book import QuotaBook
+from tenants.quotas import UNLIMITED, Quotas
 from tenants.registry import rows
 from tenants.registry.devices import Devices
 from tenants.registry.enrolments import Enrolments
@@ -64,6 +66,7 @@ class TenantChanges:
     display_name: str = ""
     forget_policy: ForgetPolicy | None = None
     write_settings: WriteSettings = DEFAULT_SETTINGS
+    quotas: Quotas = UNLIMITED
 
     def columns(self) -> dict[str, str | None]:
         """The columns to write."""
@@ -71,6 +74,7 @@ class TenantChanges:
             "display_name": self.display_name,
             "forget_policy": forget_policy.to_text(self.forget_policy),
             "write_settings": write_settings.to_text(self.write_settings),
+            "quotas": quotas.to_text(self.quotas),
         }
         return {name: value for name, value in values.items() if name in self.fields}
 
@@ -110,6 +114,7 @@ class Registry(ApiKeys):
         self._shard_names = frozenset(shard_names)
         self._space = space
         self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy, audit=self.audit)
+        self.quota_book = QuotaBook(self.living)
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
         self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
@@ -156,6 +161,7 @@ class Registry(ApiKeys):
         with self._engine.begin() as connection:
             changed = rows.tenant(once(connection, self.audit, asked, change))
         self._cache.forget_tenant(changed.incarnation)
+        self.quota_book.forget(changed.incarnation)
         return changed
 
     def get_tenant(self, tenant_id: str) -> Tenant:

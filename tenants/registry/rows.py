@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 
 from scrubjay.errors import TenantNotFound
 from scrubjay.memory import ClientId, Micros, Subject
-from tenants import forget_policy, receipt, write_settings
+from tenants import forget_policy, quotas, receipt, write_settings
 from tenants.credential_cache import Credential
 from tenants.registry.tables import tenants
 from tenants.states import check_usable
@@ -35,6 +35,7 @@ def tenant(row: Mapping[Any, Any]) -> Tenant:
         deleted_at=row.get("deleted_at"),
         purge_at=row.get("purge_at"),
         purge=receipt.from_text(row.get("purge")),
+        quotas=quotas.from_text(row.get("quotas")),
     )
 
 
@@ -47,6 +48,7 @@ def kept_tenant(tenant: Tenant) -> dict[str, Any]:
         "write_settings": write_settings.to_text(tenant.write_settings),
         "suspension_reason": tenant.suspension_reason,
         "purge": receipt.to_text(tenant.purge),
+        "quotas": quotas.to_text(tenant.quotas),
     }
 
 

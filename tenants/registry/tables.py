@@ -54,11 +54,12 @@ tenants = Table(
     Column("deleted_at", BigInteger),
     Column("purge_at", BigInteger),
     Column("purge", Text),
+    Column("quotas", Text),
     PrimaryKeyConstraint("tenant_id", name="catalogue_tenants_pk"),
     UniqueConstraint("incarnation", name="catalogue_tenants_by_incarnation"),
 )
-"""``forget_policy`` is a JSON array of rules, ``write_settings`` a JSON object; each is NULL where the tenant
-never said. ``purge`` is the receipt of its purge, a JSON object, once that has begun."""
+"""``forget_policy`` is a JSON array of rules, ``write_settings`` and ``quotas`` a JSON object; each is NULL
+where nothing was said. ``purge`` is the receipt of its purge, a JSON object, once that has begun."""
 
 api_keys = Table(
     "catalogue_api_keys",

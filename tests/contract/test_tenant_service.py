@@ -29,6 +29,7 @@ from tenants.database import migrate, open_engine
 from tenants.forget_policy import ForgetPolicy, ForgetRule
 from tenants.messages import tenant_message
 from tenants.page_token import seal
+from tenants.quotas import Quotas
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey, TenantChanges
 from tenants.tenant import Caller, Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
@@ -90,6 +91,10 @@ def update_request(*paths: str, request_id: str = "", **changes: Any) -> v1.Upda
 
 def policy(*rules: dict[str, Any]) -> v1.ForgetPolicy:
     return v1.ForgetPolicy(rules=[v1.ForgetRule(**rule) for rule in rules])
+
+
+def quotas_request(**quotas: Any) -> v1.UpdateTenantRequest:
+    return update_request("quotas", quotas=v1.Quotas(**quotas))
 
 
 def settings_request(**settings: Any) -> v1.UpdateTenantRequest:
@@ -162,6 +167,19 @@ def test_how_a_tenant_writes_is_set_shown_and_cleared(
     assert cleared.write_settings == v1.WriteSettings()
     assert registry.get_tenant("acme").write_settings == WriteSettings()
     assert registry.get_tenant("rival").write_settings == WriteSettings()
+
+
+def test_what_a_tenant_may_have_is_set_shown_and_cleared(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    stocks = {"memories": 10**15, "bytes": 1, "devices": 5, "api_keys": 7}
+    asked = {**stocks, "calls_per_second": 0.25, "calls_per_second_per_key": 1e6}
+    changed = service.update_tenant(quotas_request(**asked), PLATFORM).tenant
+    assert changed.quotas == v1.Quotas(**asked)
+    assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), acme_admin).tenant == changed
+    assert registry.get_tenant("acme").quotas == Quotas(**asked)
+    assert registry.get_tenant("rival").quotas == Quotas()
+    assert service.update_tenant(quotas_request(), PLATFORM).tenant.quotas == v1.Quotas()
 
 
 def test_a_repeated_change_gets_the_first_answer_and_changes_nothing(
@@ -691,6 +709,10 @@ LONG = "x" * 257
             for wrong in (0, -0.1, 1.1, float("nan"))
         ),
         (rules_request(*[{"unused_days": 1}] * 33), ["tenant.forget_policy.rules"]),
+        (quotas_request(devices=-1), ["tenant.quotas.devices"]),
+        (quotas_request(api_keys=10**15 + 1), ["tenant.quotas.api_keys"]),
+        (quotas_request(calls_per_second=float("nan")), ["tenant.quotas.calls_per_second"]),
+        (quotas_request(calls_per_second_per_key=-1), ["tenant.quotas.calls_per_second_per_key"]),
         (settings_request(policy=99), ["tenant.write_settings.policy"]),
         (settings_request(custom_instructions="é" * 4097), ["tenant.write_settings.custom_instructions"]),
         (settings_request(custom_reconcile_prompt="\0"), ["tenant.write_settings.custom_reconcile_prompt"]),

@@ -20,6 +20,7 @@ from server.interceptors import Door
 from server.slots import Slots
 from tenants.__main__ import app
 from tenants.database import migrate, open_engine
+from tenants.quotas import UNLIMITED
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
 from tenants.registry.tables import audit_events
 from tenants.tenant import Role, TenantState
@@ -113,6 +114,14 @@ def test_a_tenant_is_told_how_to_write(running: Running) -> None:
     wrong = running.run("update", "writer", "--write-settings", '{"policy": "WRITE_POLICY_MAGIC"}')
     assert wrong.exit_code == 2
     assert "--write-settings" in wrong.stderr
+
+
+def test_a_tenant_is_limited(running: Running) -> None:
+    running.run("create", "limited")
+    shown = running.run("update", "limited", "--quotas", '{"devices": 3, "calls_per_second": 0.5}')
+    assert "devices: 3, calls per second: 0.5" in shown.stdout, shown.output
+    assert "none" in running.run("update", "limited", "--quotas", "{}").stdout
+    assert running.registry.get_tenant("limited").quotas == UNLIMITED
 
 
 def test_a_tenant_is_suspended_resumed_deleted_and_undeleted(running: Running) -> None:

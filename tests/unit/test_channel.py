@@ -301,6 +301,10 @@ def instance(kind: type[ScrubjayError]) -> ScrubjayError:
     """An error of a class, by the constructor it has."""
     if issubclass(kind, errors.InvalidField):
         return kind([FieldViolation("query", "is blank; give a text"), FieldViolation("top_k", "is 201")])
+    if issubclass(kind, errors.RateLimited):
+        return kind(1.5)
+    if issubclass(kind, errors.QuotaExceeded):
+        return kind("api_keys", 3)
     return kind("named-by-the-test") if inspect.signature(kind).parameters else kind()
 
 

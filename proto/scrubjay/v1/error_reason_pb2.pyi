@@ -100,6 +100,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the operation has ended; it can't be cancelled any more."""
     ERROR_REASON_OPERATION_CANCELLED: _ErrorReason.ValueType  # 35
     """ABORTED: the operation that the call waited for was cancelled. Nothing was stored."""
+    ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 36
+    """RESOURCE_EXHAUSTED: more calls a second than the tenant's quotas allow. RetryInfo says when to try again."""
+    ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 37
+    """RESOURCE_EXHAUSTED: the tenant has as many as its quotas allow; the metadata names the quota and its limit.
+    Trying again does not help.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -182,4 +188,10 @@ ERROR_REASON_OPERATION_ENDED: ErrorReason.ValueType  # 34
 """FAILED_PRECONDITION: the operation has ended; it can't be cancelled any more."""
 ERROR_REASON_OPERATION_CANCELLED: ErrorReason.ValueType  # 35
 """ABORTED: the operation that the call waited for was cancelled. Nothing was stored."""
+ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 36
+"""RESOURCE_EXHAUSTED: more calls a second than the tenant's quotas allow. RetryInfo says when to try again."""
+ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 37
+"""RESOURCE_EXHAUSTED: the tenant has as many as its quotas allow; the metadata names the quota and its limit.
+Trying again does not help.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -187,6 +187,50 @@ class WriteSettings(_message.Message):
 Global___WriteSettings: _TypeAlias = WriteSettings  # noqa: Y015
 
 @_typing.final
+class Quotas(_message.Message):
+    """How much a tenant may have and call. 0: no limit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEVICES_FIELD_NUMBER: _builtins.int
+    API_KEYS_FIELD_NUMBER: _builtins.int
+    CALLS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    CALLS_PER_SECOND_PER_KEY_FIELD_NUMBER: _builtins.int
+    MEMORIES_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    devices: _builtins.int
+    """Devices that were not revoked."""
+    api_keys: _builtins.int
+    """API keys that have not ended."""
+    calls_per_second: _builtins.float
+    """Calls a second on its memories, of all of its credentials together. Each server counts on its own; who was
+    quiet may call two seconds' calls at once.
+    """
+    calls_per_second_per_key: _builtins.float
+    """The same of each of its keys and devices."""
+    memories: _builtins.int
+    """Memories that live. Deleting frees their number."""
+    bytes: _builtins.int
+    """Bytes written of memories and their history. A purge frees them."""
+    def __init__(
+        self,
+        *,
+        devices: _builtins.int = ...,
+        api_keys: _builtins.int = ...,
+        calls_per_second: _builtins.float = ...,
+        calls_per_second_per_key: _builtins.float = ...,
+        memories: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_keys", b"api_keys", "bytes", b"bytes", "calls_per_second", b"calls_per_second", "calls_per_second_per_key", b"calls_per_second_per_key", "devices", b"devices", "memories", b"memories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Quotas: _TypeAlias = Quotas  # noqa: Y015
+
+@_typing.final
 class SweptPlace(_message.Message):
     """How much of one kind was deleted."""
 
@@ -268,6 +312,7 @@ class Tenant(_message.Message):
     DELETED_AT_FIELD_NUMBER: _builtins.int
     PURGE_AT_FIELD_NUMBER: _builtins.int
     PURGE_RECEIPT_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     """Lower-case letters, digits and "-", 1 to 63, beginning with a letter."""
     display_name: _builtins.str
@@ -310,6 +355,10 @@ class Tenant(_message.Message):
     def purge_receipt(self) -> Global___PurgeReceipt:
         """What was purged, once the purge has begun."""
 
+    @_builtins.property
+    def quotas(self) -> Global___Quotas:
+        """How much it may have and call. Only platform admins write it."""
+
     def __init__(
         self,
         *,
@@ -327,10 +376,11 @@ class Tenant(_message.Message):
         deleted_at: _timestamp_pb2.Timestamp | None = ...,
         purge_at: _timestamp_pb2.Timestamp | None = ...,
         purge_receipt: Global___PurgeReceipt | None = ...,
+        quotas: Global___Quotas | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "forget_policy", b"forget_policy", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "suspended_at", b"suspended_at", "write_settings", b"write_settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "forget_policy", b"forget_policy", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "quotas", b"quotas", "suspended_at", b"suspended_at", "write_settings", b"write_settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "shard", b"shard", "space", b"space", "state", b"state", "suspended_at", b"suspended_at", "suspension_reason", b"suspension_reason", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "quotas", b"quotas", "shard", b"shard", "space", b"space", "state", b"state", "suspended_at", b"suspended_at", "suspension_reason", b"suspension_reason", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -567,8 +617,8 @@ class UpdateTenantRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields to write: display_name, forget_policy, write_settings. A named field without a value gets its
-        default.
+        """The fields to write: display_name, forget_policy, quotas, write_settings. A named field without a value
+        gets its default.
         """
 
     def __init__(
