@@ -12,7 +12,6 @@ from scrubjay.errors import CursorInvalid, InvalidField, PrincipalMismatch, Unav
 from scrubjay.feed import MAX_PAGE_BYTES, PACKED_FROM_BYTES, pack, seal_page
 from scrubjay.memory import Micros, Subject, Viewer, id_bytes
 from scrubjay.operation import OperationId
-from scrubjay.stamp import CommitStamp
 from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
 from server.ending import Ending
@@ -28,7 +27,13 @@ from server.router import Router, tenant_of
 from server.services.downloading import Downloads
 from server.services.offers import read_offers
 from server.services.requests import fitting
-from server.services.uploads import read_digests, read_operation_ids, read_upload, read_vector_keys
+from server.services.uploads import (
+    read_counts_after,
+    read_digests,
+    read_operation_ids,
+    read_upload,
+    read_vector_keys,
+)
 from server.services.watching import MAX_INLINE_BYTES, watch
 from server.shard import Shard
 from server.snapshots import Snapshots
@@ -167,7 +172,7 @@ class SyncService:
             self._cursors.read(place.key, place.viewer.client_id, request.last_sync_at),
             min(request.max_bytes or MAX_PAGE_BYTES, MAX_PAGE_BYTES),
             request.include_digest,
-            CommitStamp(request.counts_after) if request.include_counts else None,
+            read_counts_after(request),
         )
 
     def _take(

@@ -7,7 +7,7 @@ from scrubjay.errors import InvalidField
 from scrubjay.feed import BUCKETS, MAX_BATCH_BYTES, MAX_CHANGES, MAX_OPERATIONS, unpack
 from scrubjay.memory import MAX_MICROS, MIN_MICROS, MemoryId, Micros, id_text
 from scrubjay.operation import NO_CHAIN, OperationId
-from scrubjay.stamp import ReplicaId
+from scrubjay.stamp import CommitStamp, ReplicaId
 from scrubjay.wire import from_timestamp
 from server.ingest.uploads import Upload
 from server.store.replicas import AccessTotal
@@ -16,6 +16,7 @@ MAX_TOUCHES = 1000
 MAX_TOTAL = 2**40
 """So that the sum over all replicas fits the database's integers."""
 _MAX_NUMBER = 2**62
+"""Which the database's integers hold; commit stamps and numbers of operations stay below."""
 
 
 def read_upload(request: v1.SyncRequest, now: Micros) -> Upload | None:
@@ -68,6 +69,15 @@ def _touch(field: str, touch: v1.Touch, now: Micros) -> AccessTotal:
         raise InvalidField.of(f"{field}.last_access_at", "lies outside the years 1 to 9999")
     # The maximum stands for ever, so that a clock that runs ahead must not set it.
     return AccessTotal(memory_id, touch.total, min(at, now))
+
+
+def read_counts_after(request: v1.SyncRequest) -> CommitStamp | None:
+    """Where access counts are to go on; None where none are asked for."""
+    if not request.include_counts:
+        return None
+    if request.counts_after > _MAX_NUMBER:
+        raise InvalidField.of("counts_after", "is from no answer; send it as it came, or 0")
+    return CommitStamp(request.counts_after)
 
 
 def read_operation_ids(request: v1.ReconcileRequest) -> list[OperationId]:

@@ -534,3 +534,12 @@ def test_derived_ids_are_the_clients(phone: Device, server: Server) -> None:
     named = id_bytes(derived_id(phone.replica, 1, encoded))
     answer = server.sync.reconcile(v1.ReconcileRequest(operation_ids=[named]), phone.caller)
     assert [one.status for one in answer.results] == [v1.OPERATION_STATUS_APPLIED]
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 2**64 - 1])
+def test_counts_after_what_no_answer_said_are_refused(phone: Device, number: int) -> None:
+    phone.sync(phone.create("tea"))
+    with pytest.raises(InvalidField) as caught:
+        phone.sync(include_counts=True, counts_after=number)
+    assert [violation.field for violation in caught.value.field_violations] == ["counts_after"]
+    phone.sync(include_counts=True, counts_after=2**62)
