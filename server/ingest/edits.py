@@ -110,10 +110,18 @@ def _changed_registers(memory: Memory, edit: Edit) -> dict[str, JsonValue]:
         for register in _registers_of(name, memory, edit.values):
             value = get(edit.values, register)
             old = get(memory, register)
-            # Compared as JSON: in Python True equals 1.
-            if canonical_json(value) != canonical_json(old) or register in edit.bases:
+            if not _same(value, old) or register in edit.bases:
                 found[register] = value
     return found
+
+
+def _same(new: JsonValue, old: JsonValue) -> bool:
+    """Whether they are the same JSON: in Python True equals 1. What is none is another value, and refused
+    with the memory it would make."""
+    try:
+        return canonical_json(new) == canonical_json(old)
+    except ValueError:
+        return False
 
 
 def _registers_of(field: str, old: Memory, new: Memory) -> list[str]:

@@ -290,3 +290,18 @@ def test_page_tokens_go_on_in_their_own_list_only(serving: Serving) -> None:
         with refused() as answer:
             stub.List(request)
         assert answer.fields == ["page_token"]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_an_update_to_no_finite_number_is_refused_and_changes_nothing(dev: Tenant, number: float) -> None:
+    (stored,) = dev.add("x", confidence=0.5)
+    for path, values, field in (
+        ("confidence", {"confidence": number}, "memory.confidence"),
+        ("metadata", {"metadata": struct({"k": number})}, "memory.metadata.k"),
+    ):
+        changed = v1.Memory(id=stored.id, **values)
+        with refused() as answer:
+            dev.memories.Update(v1.UpdateRequest(memory=changed, update_mask=FieldMask(paths=[path])))
+        assert (answer.code, answer.fields) == (INVALID, [field])
+    assert dev.memories.Get(v1.GetRequest(id=stored.id)).memory == stored
