@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from server.store.memory_store import MemoryStore
 from tests.postgres import PostgresServer, database_name, running_postgres
+
+settings.register_profile("thousands", max_examples=5_000, deadline=None)
+"""For a long look at what is fuzzed: ``pytest --hypothesis-profile=thousands --timeout=0 FILE``."""
 
 
 @pytest.fixture(scope="session")

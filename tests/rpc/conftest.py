@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +82,13 @@ def clock() -> Callable[[], Micros]:
 @pytest.fixture
 def serving(settings: Settings, clock: Callable[[], Micros]) -> Iterator[Serving]:
     """A running server."""
+    with served(settings, clock) as serving:
+        yield serving
+
+
+@contextmanager
+def served(settings: Settings, clock: Callable[[], Micros] = wall_clock) -> Iterator[Serving]:
+    """A running server for the block."""
     with ExitStack() as stack:
 
         def open_channel(target: str, key: str, **options: object) -> grpc.Channel:
