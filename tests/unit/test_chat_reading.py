@@ -75,7 +75,8 @@ def test_nothing_is_an_answer(nothing: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "noise", ["", "   ", "I can't help with that.", "<html><body>Sign in</body></html>", "<think>hm", '{"a": 1}']
+    "noise",
+    ["", "   ", "I can't help with that.", "<html><body>Sign in</body></html>", "<think>hm", '{"a": 1}'],
 )
 def test_what_is_no_answer_is_said_to_be_none(noise: str) -> None:
     answer = read(noise)
@@ -100,7 +101,11 @@ def test_nothing_makes_it_raise(answer: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False) | st.text(max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=9),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )
