@@ -75,12 +75,14 @@ class Settings(BaseSettings):
         default=64,
         ge=2,
         le=1024,
-        description="Calls answered at once. Most of them wait: for a commit, or for the model.",
+        description="Calls of one tenant answered at once; of all together a quarter more. Most of them "
+        "wait: for a commit, or for the model.",
     )
     queued_calls: int = Field(
         default=512,
         ge=0,
-        description="Calls that may wait for a thread; more are answered RESOURCE_EXHAUSTED.",
+        description="Calls that may wait for their turn; where more come, those of the tenant with most are "
+        "answered RESOURCE_EXHAUSTED.",
     )
     watch_streams: int = Field(
         default=1000,

@@ -53,6 +53,11 @@ RECHECK_SECONDS = 30
 """How old a stream's last look at its credential may be when it sends. Streams send at least every 30
 seconds, so one whose credential was revoked ends within a minute."""
 
+NOBODY = ""
+"""Whose slots calls take to be authenticated, where their keys were not seen before."""
+MAX_KNOWN_KEYS = 50_000
+"""Some 10 MB. Then all are forgotten, and remembered as they call again."""
+
 log = logging.getLogger("scrubjay.door")
 
 Method = Callable[[Any, Caller], Message | bytes]
@@ -88,6 +93,7 @@ class Door:
         self._allowed = allowed
         self._slots = slots
         self._waiting = frozenset(waiting)
+        self._tenants = _Tenants()
         self._rates = rates or Rates()
 
     def handlers(
@@ -112,21 +118,35 @@ class Door:
     def _handler(
         self, path: str, request_type: type[Message], method: Method | WaitingMethod, waits: bool
     ) -> Handler:
-        handler_slot = self._slots.handler
+        slots, tenants = self._slots.handler, self._tenants
         call: Callable[..., Message | bytes] = method
 
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
             try:
-                with handler_slot:
-                    caller = self._caller(path, context)
+                metadata = _metadata(context)
+                tenant = tenants.of(_key(metadata)) or self._introduced(path, context, metadata)
+                slots.take(tenant)
+                try:
+                    caller = self._caller(path, context, metadata)
                     self._admit(caller)
-                    patience = (Patience(self._slots, context),) if waits else ()
+                    patience = (Patience(self._slots, context, tenant),) if waits else ()
                     answer = call(_parse(request_type, body), caller, *patience)
                     return answer if isinstance(answer, bytes) else answer.SerializeToString()
+                finally:
+                    slots.give_back(tenant)
             except Exception as error:
                 _refuse(context, error, path)
 
         return handle
+
+    def _introduced(self, path: str, context: grpc.ServicerContext, metadata: Mapping[str, str]) -> str:
+        """Whose key it is that calls for the first time, looked up in a slot of nobody's."""
+        self._slots.handler.take(NOBODY)
+        try:
+            self._caller(path, context, metadata)
+        finally:
+            self._slots.handler.give_back(NOBODY)
+        return self._tenants.of(_key(metadata))
 
     def _streaming_handler(
         self, path: str, request_type: type[Message], method: StreamingMethod
@@ -135,13 +155,14 @@ class Door:
             ending = Ending()
             try:
                 with self._slots.stream():
-                    caller = self._caller(path, context)
+                    metadata = _metadata(context)
+                    caller = self._caller(path, context, metadata)
                     self._admit(caller)
                     if not context.add_callback(ending.end):
                         return
                     with self._slots.living(caller.key_id, ending):
                         responses = method(_parse(request_type, body), caller, ending)
-                        look = partial(self._caller, path, context)
+                        look = partial(self._caller, path, context, metadata)
                         yield from self._checked(responses, ending, look, caller)
             except Exception as error:
                 _refuse(context, error, path)
@@ -178,14 +199,12 @@ class Door:
         if ending.error is not None:
             raise ending.error
 
-    def _caller(self, path: str, context: grpc.ServicerContext) -> Caller:
-        metadata = {
-            key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)
-        }
-        scheme, _, key = metadata.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
+    def _caller(self, path: str, context: grpc.ServicerContext, metadata: Mapping[str, str]) -> Caller:
+        key = _key(metadata)
+        if not key:
             raise CredentialInvalid
-        caller = self._authenticator.authenticate(key.strip(), Micros(time.time_ns() // 1000))
+        caller = self._authenticator.authenticate(key, Micros(time.time_ns() // 1000))
+        self._tenants.remember(key, caller)
         if caller.role not in self._allowed.get(path, frozenset()):
             raise _not_allowed(caller.role, path)
         if caller.role is Role.REVOKED_DEVICE and not caller.wiped:
@@ -195,6 +214,38 @@ class Door:
         if remaining is not None and remaining <= 0:
             raise DeadlineExceeded("the deadline passed before the call began; give it more time")
         return _named_client(caller, metadata.get(CLIENT_KEY, ""))
+
+
+class _Tenants:
+    """Whose slots a call takes, told by its key before anybody looks whether it still is a good one.
+
+    A key never changes its tenant, so who was authenticated once is known.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, str] = {}
+
+    def of(self, key: str) -> str:
+        """The tenant of a key that called before, or nobody."""
+        return self._of.get(hash(key), NOBODY)
+
+    def remember(self, key: str, caller: Caller) -> None:
+        """Remember whose key it is; an admin of the platform has slots of its own."""
+        digest = hash(key)
+        if digest not in self._of:
+            if len(self._of) >= MAX_KNOWN_KEYS:
+                self._of.clear()
+            self._of[digest] = caller.tenant.incarnation if caller.tenant else caller.key_id
+
+
+def _metadata(context: grpc.ServicerContext) -> dict[str, str]:
+    return {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
+
+
+def _key(metadata: Mapping[str, str]) -> str:
+    """The credential that a call carries; empty where it has none."""
+    scheme, _, key = metadata.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else ""
 
 
 def method_name(rpc: str) -> str:

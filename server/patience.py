@@ -28,11 +28,12 @@ class Call(Protocol):
 
 
 class Patience:
-    """The patience of one call."""
+    """The patience of one call, which has a handler slot of ``tenant``."""
 
-    def __init__(self, slots: Slots, call: Call) -> None:
+    def __init__(self, slots: Slots, call: Call, tenant: str) -> None:
         self._slots = slots
         self._call = call
+        self._tenant = tenant
 
     @property
     def seconds(self) -> float:
@@ -50,7 +51,7 @@ class Patience:
         ending = Ending()
         if not self._call.add_callback(ending.end):
             ending.end()
-        with self._slots.aside(ending):
+        with self._slots.aside(self._tenant, ending):
             yield ending
         if ending.error is not None:
             raise ending.error

@@ -1,8 +1,9 @@
 """Two bounded counts of calls that share one pool of threads.
 
-A unary call takes a handler slot, and waits for one where all are taken. A stream takes a stream slot for
-as long as it lives, which is hours, and is refused where all are taken: so streams never keep unary calls
-from a thread, whatever their number. A unary call that waits for long work does so in a stream slot, too.
+A unary call takes a handler slot, and waits for one where all are taken, or all that its tenant may have. A
+stream takes a stream slot for as long as it lives, which is hours, and is refused where all are taken: so
+streams never keep unary calls from a thread, whatever their number. A unary call that waits for long work
+does so in a stream slot, too.
 """
 
 from __future__ import annotations
@@ -10,67 +11,109 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import Empty, SimpleQueue
-from types import TracebackType
 
 from scrubjay.errors import ServerBusy, Unavailable
 from server.ending import Ending
+from server.fair_queue import FairQueue
 
 STREAMS_PER_KEY = 8
 """One device needs a Watch and a Snapshot; the rest is what a lost network left behind."""
+REFUSED_AT_ONCE = 16
+"""Threads that tell calls that they are refused, which takes less than a millisecond."""
 
 
 class HandlerSlots:
-    """A handler slot for the block, waited for. ServerBusy where too many wait.
+    """Handler slots of tenants: ``each`` for one tenant, ``count`` for all, and ``queued`` calls that wait.
 
-    Free places are tokens in queues: on the way of every call, those cost a tenth of semaphores.
+    Tenants take turns at what becomes free, and where too many wait, it is the one with most that is refused.
+    So whoever floods has no more than its own slots, and its own calls are refused for it.
     """
 
-    def __init__(self, count: int, queued: int) -> None:
-        self._places = _tokens(count + queued)
-        self._slots = _tokens(count)
+    def __init__(self, count: int, each: int, queued: int) -> None:
+        self._count, self._each = count, each
+        self._lock = threading.Lock()
+        self._taken = 0
+        self._of_tenant: dict[str, int] = {}
+        self._waiting: FairQueue[_Wait] = FairQueue(queued)
 
-    def __enter__(self) -> None:
-        try:
-            self._places.get_nowait()
-        except Empty:
-            raise ServerBusy("more calls at once than the server takes; retry shortly") from None
-        self._slots.get()
+    def take(self, tenant: str) -> None:
+        """Have a slot of the tenant until ``give_back``, waited for. ServerBusy where too many wait."""
+        with self._lock:
+            if self._is_free(tenant):
+                self._count_in(tenant)
+                return
+            wait = _Wait(tenant)
+            turned_away = self._waiting.put(tenant, wait)
+        if turned_away is not None:
+            turned_away.end(admitted=False)
+        wait.over()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._slots.put(None)
-        self._places.put(None)
+    def give_back(self, tenant: str) -> None:
+        """Let others have a slot that the tenant had."""
+        with self._lock:
+            self._taken -= 1
+            self._of_tenant[tenant] -= 1
+            if not self._of_tenant[tenant]:
+                del self._of_tenant[tenant]
+            wait = self._waiting.take(self._is_free) if len(self._waiting) else None
+            if wait is None:
+                return
+            self._count_in(wait.tenant)
+        wait.end(admitted=True)
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
-        """Give the caller's slot to others for the block; afterwards it is waited for."""
-        self.__exit__(None, None, None)
+    def lent(self, tenant: str) -> Iterator[None]:
+        """Give the tenant's slot back for the block, and have it again behind it at once: what was waited for
+        is not turned away, and there is little left to do."""
+        self.give_back(tenant)
         try:
             yield
         finally:
-            self._places.get()
-            self._slots.get()
+            with self._lock:
+                self._count_in(tenant)
+
+    def _is_free(self, tenant: str) -> bool:
+        return self._taken < self._count and self._of_tenant.get(tenant, 0) < self._each
+
+    def _count_in(self, tenant: str) -> None:
+        self._taken += 1
+        self._of_tenant[tenant] = self._of_tenant.get(tenant, 0) + 1
 
 
-def _tokens(count: int) -> SimpleQueue[None]:
-    tokens: SimpleQueue[None] = SimpleQueue()
-    for _ in range(count):
-        tokens.put(None)
-    return tokens
+class _Wait:
+    """A call that waits for a slot."""
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self._admitted = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def end(self, *, admitted: bool) -> None:
+        """Let the call go on, or turn it away."""
+        self._admitted = admitted
+        self._gate.release()
+
+    def over(self) -> None:
+        """Wait for the end. ServerBusy where the call is turned away."""
+        self._gate.acquire()
+        if not self._admitted:
+            raise ServerBusy("more calls at once than the server takes; retry shortly")
 
 
 class Slots:
     """Counts the calls of one server.
 
-    ``handlers`` unary calls run at once and ``queued`` more wait; ``streams`` streams live at once.
+    ``handlers`` unary calls of one tenant run at once, a quarter more of all tenants together, and ``queued``
+    more wait; ``streams`` streams live at once. Who waits has a thread too, and so has who is refused: a
+    call that gRPC itself lets wait, or refuses, is nobody's yet.
     """
 
     def __init__(self, *, handlers: int, queued: int, streams: int) -> None:
-        self.threads = handlers + streams
-        self.calls = handlers + queued + streams
-        self.handler = HandlerSlots(handlers, queued)
+        count = handlers + max(1, handlers // 4)
+        self.threads = count + queued + streams + REFUSED_AT_ONCE
+        self.calls = self.threads + queued
+        self.handler = HandlerSlots(count, handlers, queued)
         self._streams = threading.Semaphore(streams)
         self._lock = threading.Lock()
         self._living: dict[str, list[Ending]] = {}
@@ -111,10 +154,10 @@ class Slots:
                     del self._living[key_id]
 
     @contextmanager
-    def aside(self, ending: Ending) -> Iterator[None]:
-        """A stream slot instead of the call's handler slot for the block, in which a unary call waits until
-        ``ending``. ServerBusy where none is free, Unavailable once ``stop`` was called."""
-        with self.stream(), self.handler.lent():
+    def aside(self, tenant: str, ending: Ending) -> Iterator[None]:
+        """A stream slot instead of the call's handler slot for the block, in which a unary call of the tenant
+        waits until ``ending``. ServerBusy where none is free, Unavailable once ``stop`` was called."""
+        with self.stream(), self.handler.lent(tenant):
             with self._lock:
                 if self._stopped:
                     raise _stopping()
