@@ -221,9 +221,10 @@ class Outbox:
         )
 
     def redirect(self, memory_id: MemoryId, other: MemoryId) -> None:
-        """Move the unanswered operations on one memory to another, which stands for both."""
+        """Move the unanswered edits of one memory to another, which stands for both; a deletion was of the
+        one alone."""
         for entry in self.of(memory_id):
-            if entry.result is None:
+            if entry.result is None and entry.operation.kind is OperationKind.SET:
                 operation = replace(entry.operation, memory_id=other)
                 self._rewrite(entry, operation)
                 self._sql.execute(

@@ -7,17 +7,20 @@ and written once. Each takes a commit stamp of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField
-from scrubjay.memory import ClientId, MemoryId, Subject, Viewer
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, Subject, Viewer, id_bytes
 from scrubjay.merge import Outcome
 from scrubjay.operation import Operation, OperationId, OperationKind, decode, encode, replay
 from scrubjay.stamp import CommitStamp, ReplicaId, next_commit_stamp
 from server.feed import OwnWrite
 from server.ingest.author import Author, attempted, first_values, last_text, outcome_of, written
+from server.ingest.batch_texts import BatchTexts
 from server.ingest.batch_writes import BatchWrites
+from server.ingest.duplicates import Repeat, repeat_of
+from server.ingest.repeating import SAID_AGAIN, said_again
 from server.ingest.results import duplicate, outside, rejected, result_of
 from server.ingest.uploads import Arrived
 from server.store.history import HistoryChange
@@ -27,6 +30,8 @@ from server.store.writing import Writing
 
 MOST_AHEAD_MILLIS = 60_000
 """How far a stamp may lie ahead of the server's clock: behind it one wrong clock would win for ever."""
+DECIDING = frozenset(("content", "scope", "privacy_level", "superseded_by"))
+"""Registers by which memories that say the same are looked up."""
 CLOCK = "clock"
 """Why an operation must come again: its stamp lies ahead of the server's clock."""
 MODEL = "model"
@@ -45,6 +50,7 @@ class Sender:
 
 class Batch:
     """What is known of the memories ``ids`` and the operations ``operation_ids``, and what becomes of them.
+    ``new_texts`` are those of memories that are to be made.
 
     ``answers`` are those of the operations taken.
     """
@@ -57,6 +63,7 @@ class Batch:
         ids: Sequence[MemoryId],
         operation_ids: Sequence[OperationId],
         now_millis: int,
+        new_texts: Sequence[str] = (),
     ) -> None:
         self.answers: list[v1.OperationResult] = []
         self._writing = writing
@@ -75,6 +82,8 @@ class Batch:
         self._taken_back = self._find_taken_back(ids)
         self._writes = BatchWrites()
         self._own_stamps: dict[MemoryId, set[CommitStamp]] = {}
+        self._texts = BatchTexts(writing, key, new_texts)
+        self._merged: dict[MemoryId, MemoryId] = {}
         head = writing.head(key)
         self._newest = head.head if head else CommitStamp(0)
         self._stamped = 0
@@ -90,7 +99,9 @@ class Batch:
     ) -> Batch:
         """The working set of operations."""
         ids = dict.fromkeys(one.operation.memory_id for one in arrived if one.operation is not None)
-        return cls(writing, key, sender, list(ids), [one.operation_id for one in arrived], now_millis)
+        made = [one.operation.memory for one in arrived if one.operation is not None]
+        texts = [memory.content for memory in made if memory is not None]
+        return cls(writing, key, sender, list(ids), [one.operation_id for one in arrived], now_millis, texts)
 
     def _find_taken_back(self, ids: Sequence[MemoryId]) -> set[MemoryId]:
         known = [i for i in ids if i in self._graves or i in self._living]
@@ -167,6 +178,8 @@ class Batch:
         operation = one.operation
         if operation is None:
             return rejected(one.refusal)
+        if operation.kind is OperationKind.SET and operation.memory_id in self._merged:
+            operation = replace(operation, memory_id=self._merged[operation.memory_id])
         memory_id = operation.memory_id
         stored = self._visible(memory_id, self._sender)
         if stored is not None and operation.kind is OperationKind.DELETE:
@@ -204,6 +217,8 @@ class Batch:
             self._put(stored.edited(state, commit_stamp))
         if vector is not None and "content" in wrote:
             self._writes.vectors[operation.memory_id] = operation.stamp, vector
+        if not wrote.isdisjoint(DECIDING):
+            self._texts.note(state.memory)
         # The values before are told too: what was private stays its owner's when it is shared.
         owner = private_to(stored.memory) or private_to(state.memory)
         self._record(author, operation, written(results), commit_stamp, owner)
@@ -303,7 +318,10 @@ class Batch:
         memory = state.memory
         if not self._sender.viewer.may_enter(memory.scope):
             return outside(memory.scope)
+        if (repeat := self._repeat_of(memory)) is not None:
+            return self._merge_into(repeat, operation, memory, commit_stamp)
         self._put(StoredMemory.of(state, commit_stamp))
+        self._texts.note(memory)
         self._own_stamps[memory.id] = {commit_stamp}
         if one.vector is not None:
             self._writes.vectors[memory.id] = operation.stamp, one.vector
@@ -313,6 +331,44 @@ class Batch:
         for waiting in self._waiting.pop(memory.id, ()):
             self._end_wait(waiting)
         return v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED)
+
+    def _repeat_of(self, memory: Memory) -> Repeat | None:
+        """What says already what a new memory says, that its sender sees; None where others wait for it."""
+        if memory.superseded_by is not None or memory.id in self._waiting:
+            return None
+        found = self._texts.stored(memory)
+        for stored in found:
+            if stored.memory.id not in self._before:
+                self._before[stored.memory.id] = self._living[stored.memory.id] = stored
+        ids = {*(stored.memory.id for stored in found), *self._texts.written(memory)}
+        seen = (self._visible(memory_id, self._sender) for memory_id in ids)
+        known = [stored.memory for stored in seen if stored is not None]
+        return repeat_of(memory, known, self._sender.author.client_id, Micros(self._now_millis * 1000))
+
+    def _merge_into(
+        self, repeat: Repeat, operation: Operation, memory: Memory, commit_stamp: CommitStamp
+    ) -> v1.OperationResult:
+        """Let a stored memory stand for a new one, whose id is buried: what comes of it later is answered."""
+        author, stored = self._sender.author, self._living[repeat.of]
+        state, changes = said_again(stored, memory, operation.stamp, author.client_id)
+        if state is not stored.state:
+            self._put(stored.edited(state, commit_stamp))
+        if changes:
+            row = author.record(
+                operation.operation_id,
+                repeat.of,
+                OperationKind.SET,
+                changes,
+                operation.stamp,
+                commit_stamp,
+                private_to(stored.memory),
+                outcome_of(changes),
+            )
+            self._writes.history.append(replace(row, reason=SAID_AGAIN))
+        grave = Grave(memory.id, self._commit_stamp(), operation.stamp, author.client_id, scope="")
+        self._bury(grave)
+        self._merged[memory.id] = repeat.of
+        return v1.OperationResult(status=v1.OPERATION_STATUS_MERGED_INTO, merged_into=id_bytes(repeat.of))
 
     def end_waits(self) -> None:
         """Take the operations whose memories were made elsewhere in this unit."""

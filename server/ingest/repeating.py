@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from scrubjay.memory import ClientId, Memory, Micros, violations
-from scrubjay.merge import Outcome, Write, apply, get
+from scrubjay.merge import Outcome, State, Write, apply, get
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
 from server.ingest.author import Author, written
@@ -48,25 +48,35 @@ def say_again(
     """Give the memory that stands what ``new`` has and it lacks: tags, keys of metadata, and in History the
     other wording. The memory, and whether it got anything."""
     old = writing.get_many(key.incarnation, [repeat.of])[repeat.of]
-    lacking = _lacking(old.memory, new)
-    if not lacking and repeat.likeness is Likeness.SAME:
+    if not lacking(old.memory, new) and repeat.likeness is Likeness.SAME:
         return old, False
     (commit_stamp,) = writing.stamps(key, 1, now // 1000)
     stamp = stamp_after(old, commit_stamp, author)
-    writes = [Write(field, get(new, field), stamp, old.state.stamps.get(field)) for field in lacking]
-    state, results = apply(old.state, writes, author.client_id)
-    if violations(state.memory):  # there is no room for what it lacks
-        state, results = old.state, ()
-    stored = old.edited(state, commit_stamp) if results else old
-    if results:
+    state, changes = said_again(old, new, stamp, author.client_id)
+    stored = old if state is old.state else old.edited(state, commit_stamp)
+    if stored is not old:
         writing.replace(key, old, stored)
-    changes = [*written(results), *_wording(old, new, stamp)]
     row = author.history_row(old.memory, OperationKind.SET, changes, stamp, commit_stamp)
     writing.add_history(key, [replace(row, reason=SAID_AGAIN)])
     return stored, True
 
 
-def _lacking(memory: Memory, new: Memory) -> list[str]:
+def said_again(
+    old: StoredMemory, new: Memory, stamp: Stamp, client_id: ClientId
+) -> tuple[State, list[HistoryChange]]:
+    """The state of a memory with what ``new`` has and it lacks, where there is room for it, and what History
+    keeps of it."""
+    writes = [
+        Write(field, get(new, field), stamp, old.state.stamps.get(field))
+        for field in lacking(old.memory, new)
+    ]
+    state, results = apply(old.state, writes, client_id)
+    if violations(state.memory) or all(result.outcome is Outcome.SUPERSEDED for result in results):
+        state, results = old.state, ()
+    return state, [*written(results), *_wording(old, new, stamp)]
+
+
+def lacking(memory: Memory, new: Memory) -> list[str]:
     """The registers of tags and metadata that only ``new`` has."""
     tags = [f"tags.{tag}" for tag in sorted(new.tags - memory.tags)]
     return tags + [f"metadata.{name}" for name in sorted(new.metadata.keys() - memory.metadata.keys())]

@@ -178,8 +178,8 @@ def test_the_newest_come_before_the_file_is_made(
 
 
 def test_the_newest_end_with_a_page(phone: Device) -> None:
-    for _ in range(4):
-        phone.sync(*[phone.create("x" * 15_000) for _ in range(10)])
+    for at in range(0, 40, 10):
+        phone.sync(*[phone.create(f"{at + n}" + "x" * 15_000) for n in range(10)])
     page = newest(asked(phone, newest=1000)[0])
     assert 30 < len(page) < 40
 
@@ -302,8 +302,8 @@ def test_an_offset_behind_the_file_is_refused(phone: Device) -> None:
 
 
 def test_chunks_are_no_longer_than_said(phone: Device) -> None:
-    phone.sync(*[phone.create("x" * 15_000) for _ in range(16)])
-    phone.sync(*[phone.create("x" * 15_000) for _ in range(16)])
+    phone.sync(*[phone.create(f"{n}" + "x" * 15_000) for n in range(16)])
+    phone.sync(*[phone.create(f"{n}" + "y" * 15_000) for n in range(16)])
     sizes = [len(one.chunk) for one in asked(phone)]
     assert sizes[0] == CHUNK_BYTES
     assert len(sizes) > 1

@@ -52,7 +52,7 @@ def test_a_page_of_its_most_changes_says_that_there_are_more(server: Server, pho
 
 
 def test_pages_end_by_bytes_behind_the_first_change_that_reaches_them(server: Server, phone: Device) -> None:
-    phone.sync(*(phone.create("x" * 1000) for _ in range(10)))
+    phone.sync(*(phone.create(f"{n}" + "x" * 999) for n in range(10)))
     laptop = server.device("laptop")
     sizes = []
     while True:

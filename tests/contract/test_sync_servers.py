@@ -60,7 +60,7 @@ def test_devices_at_two_servers_lose_nothing_of_each_other(servers: list[Server]
 
 
 def test_one_id_made_in_two_streams_at_once_is_made_in_one(servers: list[Server]) -> None:
-    for _ in range(10):
+    for round_number in range(10):
         devices = [
             servers[n].device("phone", subject=Subject("user", name)) for n, name in enumerate(("al", "bo"))
         ]
@@ -68,9 +68,12 @@ def test_one_id_made_in_two_streams_at_once_is_made_in_one(servers: list[Server]
         operation_id = OperationId(devices[0].create().memory_id)
 
         def make(
-            device: Device, memory_id: str = memory_id, operation_id: str = operation_id
+            device: Device,
+            content: str = f"fact {round_number}",
+            memory_id: str = memory_id,
+            operation_id: str = operation_id,
         ) -> v1.OperationStatus.ValueType:
-            create = device.create(memory_id=memory_id, operation_id=operation_id)
+            create = device.create(content, memory_id=memory_id, operation_id=operation_id)
             return device.sync(create).response.results[0].status
 
         with ThreadPoolExecutor(2) as pool:

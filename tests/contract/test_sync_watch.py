@@ -182,7 +182,7 @@ def test_a_quiet_stream_gives_signs_of_life_with_a_cursor_that_moves(
 def test_too_much_for_one_response_is_left_to_sync(phone: Device, laptop: Device) -> None:
     with watched(laptop) as stream:
         stream.next()
-        phone.sync(*[phone.create("x" * 12_000) for _ in range(4)])
+        phone.sync(*[phone.create(f"{n}" + "x" * 12_000) for n in range(4)])
         much = stream.next()
         assert (much.more, short(much)) == (True, [])
         assert much.from_sync_at == much.last_sync_at == laptop.cursor

@@ -41,6 +41,7 @@ NOT_VISIBLE = "NOT_VISIBLE"
 PENDING = "PENDING_CREATE"
 REJECTED = "REJECTED"
 LATER = "RETRY_LATER"
+MERGED = "MERGED_INTO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ class Oracle:
     shown_texts: dict[Who, set[str]] = field(default_factory=dict)
     taken_back_ever: set[tuple[Who, Key]] = field(default_factory=set)
     ever_dead: set[Key] = field(default_factory=set)
+    merged: dict[Key, Key] = field(default_factory=dict)
+    """What stands for what, in the batch that is taken."""
     ever_known: set[Key] = field(default_factory=set)
     _before: dict[Key, Truth | None] = field(default_factory=dict)
     """What the transaction that is under way found."""
@@ -184,6 +187,7 @@ class Oracle:
         The first ``repeated`` are known by their numbers to be answered.
         """
         verdicts: list[Verdict | tuple[Incarnation, str]] = []
+        self.merged.clear()
         late = False
         for position, operation in enumerate(operations):
             if position < repeated:
@@ -227,6 +231,8 @@ class Oracle:
 
     def _take(self, who: Who, operation: Operation) -> Verdict:
         key = (who.incarnation, operation.memory_id)
+        if operation.kind is OperationKind.SET:
+            key = self.merged.get(key, key)
         tomb, truth = self.dead.get(key), self.living.get(key)
         if tomb is not None:
             return Verdict(GONE) if tomb.heard(who) else self._hidden(who, key, operation)
@@ -257,9 +263,41 @@ class Oracle:
             return Verdict(PENDING)
         if not who.enters(operation.memory.scope):
             return Verdict(REJECTED)
+        other = self._said_by(who, key, operation.memory)
+        if other is not None:
+            self._merge(who, key, other, operation)
+            return Verdict(MERGED)
         self._create(key, who.stream, operation.memory, operation.stamp)
         self._end_waits(who, key)
         return Verdict(APPLIED)
+
+    def _said_by(self, who: Who, key: Key, new: Memory) -> Key | None:
+        """The memory that says already what a new one says, for the same eyes."""
+        if self.waiting.get((*key, who.stream)) or new.superseded_by is not None:
+            return None
+        new = replace(new, owner_client_id=who.viewer.client_id)
+        alike = [
+            (truth.fixed.created_at, other)
+            for other, truth in self.living.items()
+            if (other[0], truth.stream) == (key[0], who.stream)
+            and who.sees(truth.memory)
+            and _says(truth.memory, new)
+        ]
+        return min(alike)[1] if alike else None
+
+    def _merge(self, who: Who, key: Key, other: Key, operation: Operation) -> None:
+        """One stands for both: it gets what it lacks, and the other's id is dead to its maker."""
+        assert operation.memory is not None
+        truth = self.living[other]
+        edited, had = copy.deepcopy(truth), {name for name, _ in registers(truth.memory)}
+        for name, value in registers(operation.memory):
+            if name.startswith(("tags.", "metadata.")) and name not in had:
+                edited.join(name, operation.stamp, value)
+        if not violations(edited.memory):
+            self._moved(other, truth, edited)
+        self.dead[key] = Tomb(who.stream, who.viewer.client_id, "")
+        self.ever_dead.add(key)
+        self.merged[key] = other
 
     def _end_waits(self, who: Who, key: Key) -> None:
         for waiting, author in self.waiting.pop((*key, who.stream), []):
@@ -391,6 +429,34 @@ class Oracle:
                     self.taken_back.add((who, key))
                     self.taken_back_ever.add((who, key))
         self._before.clear()
+
+
+def _says(memory: Memory, new: Memory) -> bool:
+    """Whether one memory stands for another, of a world in which who says the same uses the same words."""
+    same = (
+        "content",
+        "scope",
+        "agent_id",
+        "run_id",
+        "user_id",
+        "privacy_level",
+        "valid_from",
+        "valid_to",
+    )
+    private = new.privacy_level is PrivacyLevel.PRIVATE
+    return (
+        memory.superseded_by is None
+        and all(getattr(memory, name) == getattr(new, name) for name in same)
+        and (not private or memory.owner_client_id == new.owner_client_id)
+        and new.category in ("FACT", memory.category)
+        and memory.expires_at in (None, new.expires_at)
+        and (memory.pinned or not new.pinned)
+        and ("" in (memory.source.role, new.source.role) or memory.source.role == new.source.role)
+        and all(
+            canonical_json(memory.metadata.get(name, value)) == canonical_json(value)
+            for name, value in new.metadata.items()
+        )
+    )
 
 
 def _in_stream(who: Who, key: Key, truth: Truth) -> bool:

@@ -39,6 +39,31 @@ def add(
     _write(world, one, memory_id, write, crash)
 
 
+@action(12, device=DEVICES, slot=range(SLOTS), of=range(SLOTS), crash=CRASHES)
+def say_again(world: World, device: str, slot: int, of: int, crash: int | None = None) -> None:
+    """The app adds a memory that says what one says that it shows, and more."""
+    one = world.device(device)
+    said = shown_in(world, one, of)
+    if said is None or shown_in(world, one, slot) is not None:
+        return
+    memory = world.held(one).shown[said].memory
+    if memory.privacy_level is PrivacyLevel.LOCAL_ONLY:
+        return
+    memory_id = world.new_id(one.place.incarnation, slot)
+    one.named.add(memory_id)
+
+    def write(replica: Any) -> None:
+        replica.add(
+            memory.content,
+            memory_id=memory_id,
+            privacy_level=memory.privacy_level,
+            scope=memory.scope,
+            tags=("again",),
+        )
+
+    _write(world, one, memory_id, write, crash)
+
+
 @action(30, device=DEVICES, slot=range(SLOTS), value=VALUES, other=(*(None,) * 20, *VALUES), crash=CRASHES)
 def update(
     world: World,
