@@ -283,7 +283,9 @@ def _add(side: _Side, callers: int, seconds: float) -> Measured:
 
 
 def _one(n: int) -> v1.AddRequest:
-    return v1.AddRequest(memories=[v1.Memory(user_id=f"writer-{n % 100}", content=sentence(n))])
+    """One memory that nobody said before, in an earlier measurement either."""
+    content = f"{sentence(n)} {time.monotonic_ns()}"
+    return v1.AddRequest(memories=[v1.Memory(user_id=f"writer-{n % 100}", content=content)])
 
 
 def _fill(stub: v1.MemoryServiceStub, user_id: str, rows: int) -> None:
