@@ -17,7 +17,7 @@ from scrubjay.stamp import Stamp
 from server.ingest.author import Author, first_values
 from server.ingest.correcting import supersede
 from server.ingest.duplicates import Repeat
-from server.ingest.entities.entity import Named
+from server.ingest.entities.entity import NOTHING, Named
 from server.ingest.entities.linking import link, links_in, named_in, text_of
 from server.ingest.operations import end_waits
 from server.ingest.repeating import repeats, say_again
@@ -35,8 +35,8 @@ class Draft:
 
     ``named`` says that its writer chose its id, so that a device's edits may wait for it. ``restores`` is the
     deleted memory that it brings back, if it does. ``reason`` is for History. ``supersedes`` are memories of
-    its subject that it says are true no more. ``mentions`` is what it names, and what it says of that;
-    ``mark`` is that of its text.
+    its subject that it says are true no more. ``told`` is what a model said that it names; ``mentions`` is
+    all that it names, and what it says of that; ``mark`` is that of its text.
     """
 
     memory: Memory
@@ -45,12 +45,13 @@ class Draft:
     restores: str = ""
     reason: str = ""
     supersedes: tuple[MemoryId, ...] = ()
+    told: Named = NOTHING
     mentions: Named = field(init=False, compare=False)
     mark: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Read its text, which is done before any lock."""
-        object.__setattr__(self, "mentions", named_in(self.memory))
+        object.__setattr__(self, "mentions", named_in(self.memory, self.told))
         object.__setattr__(self, "mark", mark(self.memory.content))
 
 

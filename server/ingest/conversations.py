@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from scrubjay.memory import DEFAULT_CATEGORY, Memory, MemoryId, Micros
+from server.ingest.entities.entity import NOTHING, Named
 from server.ingest.rules.extraction import extract
 from server.ingest.rules.fact import Said
 
@@ -58,7 +59,7 @@ class Learnt:
     """A memory that a conversation gave: of which message, by which rule, and what it ends.
 
     ``replaces`` are a correction's words for what holds no more, ``supersedes`` the memories that a model
-    named. ``reason`` is for History.
+    named, ``told`` whom and what it said that the memory names. ``reason`` is for History.
     """
 
     memory: Memory
@@ -67,6 +68,7 @@ class Learnt:
     replaces: str = ""
     supersedes: tuple[MemoryId, ...] = ()
     reason: str = ""
+    told: Named = NOTHING
 
 
 def kept(conversation: Conversation, new_id: Callable[[], MemoryId]) -> list[Learnt]:

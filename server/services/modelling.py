@@ -13,6 +13,7 @@ from scrubjay.errors import ModelMismatch, ModelUnavailable
 from scrubjay.memory import DEFAULT_CATEGORY, Memory, MemoryId, violations
 from server.ingest.chat.extracting import Told, extract
 from server.ingest.chat.issues import MAX_ISSUES, Issue, IssueKind
+from server.ingest.chat.naming import named
 from server.ingest.chat.pieces import MAX_PIECES, Piece, pieces
 from server.ingest.chat.prompts import Prompt, extraction_prompt, reconcile_prompt
 from server.ingest.chat.reconciling import FACTS_AT_ONCE, Action, Decision, reconcile
@@ -188,7 +189,8 @@ class Modelling:
         supersedes = tuple(old.id for old in told.supersedes)
         if told.linked:
             reason += f"; linked to {', '.join(one.id for one in told.linked)}"
-        return [Learnt(memory, told.message, supersedes=supersedes, reason=reason)]
+        names = named(told.item, memory.content)
+        return [Learnt(memory, told.message, supersedes=supersedes, reason=reason, told=names)]
 
     def _memory(self, told: Told) -> Memory:
         template = self._conversation.template

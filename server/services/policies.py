@@ -175,7 +175,8 @@ class _Work:
         for one, vector in zip(corrected_within(learnt, vectors), vectors, strict=True):
             hits = self._search(self._correction_query(one, vector)) if one.replaces else ()
             supersedes = (*one.supersedes, *corrected(hits, one))
-            found.append((Draft(one.memory, vector, reason=one.reason, supersedes=supersedes), one))
+            draft = Draft(one.memory, vector, reason=one.reason, supersedes=supersedes, told=one.told)
+            found.append((draft, one))
         return found
 
     def recent(self) -> Recent:

@@ -108,7 +108,7 @@ def test_append_says_what_it_was_asked_with(dev: Tenant, chat: ChatServer) -> No
     assert (result.message_index, memory.source.message_ids, memory.source.role) == (1, ["m2"], "user")
     assert (result.superseded_ids, old.superseded_by) == ([old.id], memory.id)
     entry = dev.memories.History(v1.HistoryRequest(memory_id=memory.id)).entries[0]
-    assert entry.reason == f"model: append, prompt extract-user-1, talker; linked to {old.id}"
+    assert entry.reason == f"model: append, prompt extract-user-2, talker; linked to {old.id}"
     (asked,) = chat.asked
     assert asked.data["messages"] == [
         {"n": 0, "role": "assistant", "day": asked.data["messages"][0]["day"], "text": "Hi!"},
@@ -117,6 +117,26 @@ def test_append_says_what_it_was_asked_with(dev: Tenant, chat: ChatServer) -> No
     assert [one["text"] for one in asked.data["memories"]] == ["I live in Berlin."]
     assert asked.data["memories"][0]["id"] == 0
     assert old.id not in json.dumps(chat.requests)
+
+
+def test_what_a_model_says_of_names_is_linked_as_far_as_its_text_has_them(
+    dev: Tenant, chat: ChatServer
+) -> None:
+    said = {"subject": "Zelda", "relation": "plays_in", "object": "Kestrel Quartet"}
+    chat.mind = lambda _: {
+        "memories": [
+            {
+                "text": "Zelda plays in the Kestrel Quartet.",
+                "entities": [{"name": "Zelda", "kind": "PERSON"}, {"name": "Anna", "kind": "PERSON"}],
+                "relations": [said, {**said, "object": "Anna"}],
+            }
+        ]
+    }
+    (result,) = learn(dev, "Zelda plays in the Kestrel Quartet.").results
+    assert {one.name for one in result.entities} == {"Zelda", "Kestrel Quartet"}
+    (told,) = dev.memories.ListRelations(v1.ListRelationsRequest(user_id="alice")).relations
+    assert (told.subject.name, told.relation, told.object.name) == ("Zelda", "plays_in", "Kestrel Quartet")
+    assert told.subject.kind == v1.ENTITY_KIND_PERSON
 
 
 def test_a_text_that_gives_orders_is_data(dev: Tenant, chat: ChatServer) -> None:
@@ -192,7 +212,7 @@ def test_the_agent_s_own_memories_have_a_prompt_of_their_own(dev: Tenant, chat: 
     (result,) = learn(dev, "I deploy with blue-green.", template=v1.Memory(agent_id="builder")).results
     assert "the agent" in chat.asked[0].instructions
     entry = dev.memories.History(v1.HistoryRequest(memory_id=result.memory.id)).entries[0]
-    assert "extract-agent-1" in entry.reason
+    assert "extract-agent-2" in entry.reason
     learn(dev, "I prefer tea.", template=v1.Memory(user_id="alice", agent_id="builder"))
     assert "the user" in chat.asked[1].instructions
 
@@ -215,7 +235,7 @@ def test_a_tenant_s_policy_and_words_count_at_once(serving: Serving, chat: ChatS
     assert "Remember allergies above all." in extracting.instructions
     assert "Newer always wins." in comparing.instructions
     assert "When in doubt, ADD." not in comparing.instructions
-    assert "{" not in extracting.instructions.replace("{" + '"memories"', "").replace('[{"text"', "")
+    assert "{instructions}" not in extracting.instructions
 
 
 LONG = 'She talked about this and that for a good while and nothing came of it. "Well," he said. ' * 12
@@ -409,7 +429,7 @@ def test_where_no_rule_decides_the_model_is_asked_of_that_alone(dev: Tenant, cha
     assert [bool(one.rule) for one in response.results] == [True, False]
     assert [one.message_index for one in response.results] == [0, 1]
     entry = dev.memories.History(v1.HistoryRequest(memory_id=response.results[1].memory.id)).entries[0]
-    assert entry.reason == "model: no rule decides, prompt extract-user-1, talker"
+    assert entry.reason == "model: no rule decides, prompt extract-user-2, talker"
 
 
 def test_what_rules_found_is_stored_where_the_model_fails(dev: Tenant, chat: ChatServer) -> None:

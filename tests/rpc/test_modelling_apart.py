@@ -96,7 +96,7 @@ def test_an_update_replaces_and_one_call_brings_it_back(dev: Tenant, chat: ChatS
     assert asked["facts"][0]["near"] == [0]
     assert [one["text"] for one in asked["memories"]] == ["I live in Berlin."]
     reason = dev.memories.History(v1.HistoryRequest(memory_id=result.memory.id)).entries[0].reason
-    assert reason == "model: reconcile UPDATE, prompts extract-user-1 and reconcile-1, talker"
+    assert reason == "model: reconcile UPDATE, prompts extract-user-2 and reconcile-1, talker"
     entry = dev.memories.History(v1.HistoryRequest(memory_id=old.id)).entries[0]
     dev.memories.Restore(v1.RestoreRequest(memory_id=old.id, operation_id=entry.operation_id))
     assert not dev.memories.Get(v1.GetRequest(id=old.id)).memory.superseded_by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from scrubjay.memory import MAX_TAG_BYTES, Memory, Micros, midnight, utc_day
@@ -25,7 +25,7 @@ MAX_TAGS = 3
 @dataclass(frozen=True, slots=True)
 class Told:
     """A fact that the model found at the place ``message``. Its category is empty where the model named none;
-    ``supersedes`` and ``linked`` are memories that it was shown."""
+    ``supersedes`` and ``linked`` are memories that it was shown; ``item`` is all that it said."""
 
     text: str
     category: str
@@ -36,6 +36,7 @@ class Told:
     valid_to: Micros | None
     supersedes: Sequence[Memory] = ()
     linked: Sequence[Memory] = ()
+    item: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ def _told(item: Mapping[str, object], text: str, piece: Piece, shown: Shown) -> 
         valid_to=valid_to,
         supersedes=shown.named(item, "supersedes"),
         linked=shown.named(item, "linked"),
+        item=item,
     )
 
 

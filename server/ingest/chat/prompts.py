@@ -16,7 +16,7 @@ class Prompt:
 
 def extraction_prompt(*, of_agent: bool, custom_instructions: str) -> Prompt:
     """What says how memories are found in a conversation: the user's, or the agent's own."""
-    name = "extract-agent-1" if of_agent else "extract-user-1"
+    name = "extract-agent-2" if of_agent else "extract-user-2"
     added = _text("instructions-1").replace("{instructions}", custom_instructions)
     return Prompt(name, _text(name).replace("{instructions}", added if custom_instructions else ""))
 

@@ -61,6 +61,22 @@ class Named:
     mentions: tuple[Mention, ...] = ()
     claims: tuple[Claim, ...] = ()
 
+    def joined(self, more: Named, *, mentions: int, claims: int) -> Named:
+        """With what ``more`` says beyond it, up to so many of each. Of one entity the surer kind stands."""
+        known = {mention.normal: mention for mention in self.mentions}
+        for mention in more.mentions:
+            stands = known.get(mention.normal)
+            if stands is None or mention.kind < stands.kind:
+                known[mention.normal] = mention if stands is None else Mention(stands.name, mention.kind)
+        kept = dict(list(known.items())[:mentions])
+        said: dict[tuple[str, str, str, bool], Claim] = {}
+        for claim in (*self.claims, *more.claims):
+            subject, thing = claim.subject.normal, claim.object.normal
+            if subject in kept and thing in kept:
+                joined = Claim(kept[subject], claim.relation, kept[thing], claim.ended)
+                said.setdefault((subject, claim.relation, thing, claim.ended), joined)
+        return Named(tuple(kept.values()), tuple(said.values())[:claims])
+
 
 NOTHING = Named()
 

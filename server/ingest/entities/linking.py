@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from scrubjay.memory import Memory
-from server.ingest.entities.entity import SUBJECT, Claim, Mention, Named, entity_id
-from server.ingest.entities.extraction import extract
+from server.ingest.entities.entity import NOTHING, SUBJECT, Claim, Mention, Named, entity_id
+from server.ingest.entities.extraction import MOST_CLAIMS, MOST_MENTIONS, extract
 from server.ingest.rules.fact import USER
 from server.store.entities import Links, MentionRow, RelationRow
 from server.store.rows import StoredMemory, StreamKey
@@ -24,9 +24,12 @@ def text_of(memory: Memory) -> tuple[str, str]:
     return memory.content, "" if role == USER else role
 
 
-def named_in(memory: Memory) -> Named:
-    """What a memory names and says."""
-    return extract(memory.content, memory.source.role)
+def named_in(memory: Memory, told: Named = NOTHING) -> Named:
+    """What a memory names and says, and what else of it a model told."""
+    read = extract(memory.content, memory.source.role)
+    if told == NOTHING:
+        return read
+    return read.joined(told, mentions=MOST_MENTIONS, claims=MOST_CLAIMS)
 
 
 def names_in(memory: Memory) -> tuple[str, ...]:
