@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +139,8 @@ def test_it_is_of_one_moment_while_others_write(server: Server, phone: Device, t
     stop = threading.Event()
 
     def write() -> None:
-        while not stop.is_set():
-            phone.sync(phone.create("one"), phone.create("other"))
+        for n in takewhile(lambda _: not stop.is_set(), count()):
+            phone.sync(phone.create(f"one {n}"), phone.create(f"other {n}"))
 
     with ThreadPoolExecutor(1) as pool:
         writing = pool.submit(write)

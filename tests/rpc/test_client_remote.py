@@ -231,7 +231,7 @@ tomorrow = Micros(time.time_ns() // 1000 + 24 * 3600 * 1000000)
 with Replica.create(sys.argv[2], credentials.identity) as replica:
     for number in range(5):
         with Remote(credentials.target, credentials, wall=lambda: tomorrow) as remote:
-            replica.add(f"{number}")
+            replica.add(f"{number} of {sys.argv[2]}")
             synchronize(replica, remote)
 """
 
