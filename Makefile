@@ -22,8 +22,8 @@ run: $(VENV)/server.stamp ## Runs a server on this machine; the first start prin
 setup: ## Prepares .venv, again if it is there; the others do it when it is needed
 	@$(PYTHON) requirements/install.py server && touch $(VENV)/server.stamp
 
-test: $(VENV)/dev.stamp ## Runs the tests
-	$(BIN)/pytest
+test: $(VENV)/dev.stamp ## Runs the tests, on two cores
+	$(BIN)/pytest -n 2 --dist loadfile
 
 soak: $(VENV)/dev.stamp ## Runs the model of sync with all its faults, RUNS times (1000)
 	$(BIN)/python -m tests.sync.soak --runs $(or $(RUNS),1000)
