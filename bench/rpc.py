@@ -52,6 +52,11 @@ def sentence(n: int) -> str:
     return f"note {n}: {' '.join(picked)} and more"
 
 
+def new_sentence(n: int) -> str:
+    """One that nobody said before, in an earlier measurement either: what is said again is not stored."""
+    return f"{sentence(n)} {time.monotonic_ns()}"
+
+
 @dataclass(frozen=True)
 class Measured:
     """One timed stretch: calls a second, the median call, and the server's CPU time a call."""
@@ -283,9 +288,7 @@ def _add(side: _Side, callers: int, seconds: float) -> Measured:
 
 
 def _one(n: int) -> v1.AddRequest:
-    """One memory that nobody said before, in an earlier measurement either."""
-    content = f"{sentence(n)} {time.monotonic_ns()}"
-    return v1.AddRequest(memories=[v1.Memory(user_id=f"writer-{n % 100}", content=content)])
+    return v1.AddRequest(memories=[v1.Memory(user_id=f"writer-{n % 100}", content=new_sentence(n))])
 
 
 def _fill(stub: v1.MemoryServiceStub, user_id: str, rows: int) -> None:

@@ -40,7 +40,7 @@ from client_sync import Remote, Replica, synchronize
 from client_sync.background import BackgroundSync
 from client_sync.exchange import apply_response, next_request, page_of
 from client_sync.sync import SyncReport
-from rpc import cpu_seconds, running, sentence
+from rpc import cpu_seconds, new_sentence, running, sentence
 from scrubjay import connect, v1
 from scrubjay.feed import MAX_CHANGES, pack, seal_page, whole
 from scrubjay.memory import MemoryId, id_text
@@ -297,7 +297,7 @@ def taken(server: Server, folder: Path, count: int) -> None:
     """Print how fast the server takes operations, the device's own work left out."""
     with server.device(folder, "taken") as (replica, remote):
         synchronize(replica, remote)
-        memories = [replica.add(sentence(n)) for n in range(count)]
+        memories = [replica.add(new_sentence(n)) for n in range(count)]
         creates = _sent(replica, remote)
         for memory in memories:
             replica.update(memory.id, {"tags.seen": True})
@@ -322,7 +322,7 @@ def push(server: Server, folder: Path, count: int) -> None:
     with server.device(folder, "pusher") as (replica, remote):
         synchronize(replica, remote)
         for n in range(count):
-            replica.add(sentence(n))
+            replica.add(new_sentence(n))
         began = time.perf_counter()
         report = synchronize(replica, remote)
         seconds = time.perf_counter() - began
@@ -354,7 +354,7 @@ def from_a_to_b(server: Server, folder: Path, writes: int) -> None:
         took = []
         for n in range(writes):
             began = time.perf_counter()
-            memory = sides[0].add(sentence(n))
+            memory = sides[0].add(new_sentence(n))
             with wanted:
                 assert wanted.wait_for(lambda wanted_id=memory.id: wanted_id in arrived, timeout=10)
             assert sides[1].get(memory.id) == memory
@@ -414,7 +414,7 @@ def slow_line(server: Server, folder: Path, count: int) -> None:
         with server.device(folder, "phone", through=line.address) as (replica, remote):
             synchronize(replica, remote)
             for n in range(count):
-                replica.add(sentence(n))
+                replica.add(new_sentence(n))
             before = line.bytes_passed(Way.UP)
             began = time.perf_counter()
             synchronize(replica, remote)
