@@ -34,12 +34,11 @@ class Repeat:
 def repeat_of(new: Memory, known: Iterable[Memory], client_id: ClientId, now: Micros) -> Repeat | None:
     """Which of the known memories the client says again with ``new``, if any: the one that is most alike, of
     equal ones the oldest."""
+    standing = [memory for memory in known if stands_for(memory, new, client_id, now)]
+    if not standing:  # most often: a text is taken apart only to be compared
+        return None
     wording = Wording.of(new.content)
-    found = [
-        (Wording.of(memory.content).likeness(wording), memory)
-        for memory in known
-        if stands_for(memory, new, client_id, now)
-    ]
+    found = [(Wording.of(memory.content).likeness(wording), memory) for memory in standing]
     alike = [(likeness, memory) for likeness, memory in found if likeness is not Likeness.OTHER]
     if not alike:
         return None

@@ -36,7 +36,7 @@ def repeats(
         known = [one.memory for one in writing.alike(key, mark, memory)] if mark in marked else []
         known += fresh.get(mark, [])
         past = memory.superseded_by is not None and memory.superseded_by not in mine
-        found.append(None if past or not known else repeat_of(memory, known, client_id, now))
+        found.append(None if past else repeat_of(memory, known, client_id, now))
         if found[-1] is None:
             fresh.setdefault(mark, []).append(memory)
     return found
