@@ -19,6 +19,9 @@ KeyId = Annotated[str, typer.Argument(help="The key's id, the part between 'sj_l
 TenantOption = Annotated[str, typer.Option("--tenant", help="The device's tenant.")]
 Server = Annotated[str, typer.Option(envvar="SCRUBJAY_SERVER", help="host:port of the server.")]
 AdminKey = Annotated[str, typer.Option("--api-key", envvar="SCRUBJAY_ADMIN_KEY", help="An admin's key.")]
+Confirm = Annotated[
+    str | None, typer.Option(help="The id again, for scripts. Without it, you are asked to type it.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -38,6 +41,13 @@ def admin(server: str, api_key: str) -> Iterator[v1.TenantAdminServiceStub]:
         told = from_rpc_error(failed)
         reason = v1.ErrorReason.Name(told.reason).removeprefix("ERROR_REASON_")
         fail(told.message if told.reason == v1.ERROR_REASON_UNSPECIFIED else f"{told.message} [{reason}]")
+
+
+def confirm_by_typing(name: str, given: str | None, consequence: str) -> None:
+    """Go on where ``name`` was typed, here or as ``--confirm``; else end the command, with nothing done."""
+    typed = typer.prompt(f"Type {name} to {consequence}", err=True) if given is None else given
+    if typed != name:
+        fail(f"{typed!r} is not {name!r}; nothing was done")
 
 
 def fail(message: str) -> NoReturn:

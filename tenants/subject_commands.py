@@ -11,7 +11,17 @@ import typer
 
 from scrubjay import v1
 from scrubjay.memory import SUBJECT_FIELDS
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, TenantId, admin, fail
+from tenants.cli import (
+    LOCAL_SERVER,
+    AdminKey,
+    AsJson,
+    Confirm,
+    Server,
+    TenantId,
+    admin,
+    confirm_by_typing,
+    fail,
+)
 from tenants.screen import erasure_table, show
 
 ERASING_SECONDS = 3600
@@ -66,19 +76,15 @@ def erase_subject(
     user_id: UserId = "",
     agent_id: AgentId = "",
     run_id: RunId = "",
-    confirm: Annotated[
-        str | None, typer.Option(help="The subject's id again. Without it, it is asked for.")
-    ] = None,
+    confirm: Confirm = None,
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Delete all that is held of one subject for ever, and tell its devices to delete what they hold."""
     request = v1.EraseSubjectRequest(tenant_id=tenant_id, user_id=user_id, agent_id=agent_id, run_id=run_id)
     name = next((getattr(request, field) for field in SUBJECT_FIELDS if getattr(request, field)), "")
-    if name and confirm is None:
-        confirm = typer.prompt(f"Type {name} to delete all that is held of it for ever", err=True)
-    if name and confirm != name:
-        fail(f"{confirm!r} is not {name!r}; nothing was deleted")
+    if name:
+        confirm_by_typing(name, confirm, "delete all that is held of it for ever")
     with admin(server, api_key) as stub:
         answer = stub.EraseSubject(request, timeout=ERASING_SECONDS)
     show(answer, erasure_table(answer), as_json)

@@ -200,7 +200,11 @@ def test_a_device_is_enrolled_listed_and_revoked(running: Running) -> None:
     revoked = running.run("revoke-device", device_id, "--tenant", "devices")
     assert all(text in revoked.stdout for text in (device_id, "Telefon", "work, home/α"))
     assert "to be wiped" not in revoked.stdout
-    wiped = running.run("revoke-device", device_id, "--tenant", "devices", "--wipe")
+    words = ("revoke-device", device_id, "--tenant", "devices", "--wipe")
+    refused = running.run(*words, typed="another\n")
+    assert (refused.exit_code, "nothing was done" in refused.stderr) == (1, True)
+    assert '"wipe": false' in running.run("list-devices", "--tenant", "devices", "--json").stdout
+    wiped = running.run(*words, "--confirm", device_id)
     assert "to be wiped" in wiped.stdout
     assert running.registry.authenticate(token, now()).wiped
     (as_json,) = json.loads(running.run("list-devices", "--tenant", "devices", "--json").stdout)
