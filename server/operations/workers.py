@@ -23,12 +23,12 @@ from server.store.jobs import (
     ENDED_KEPT_MICROS,
     FIRST_TENANT,
     Job,
-    JobState,
     Lease,
     LeaseLost,
     Outcome,
     Progress,
 )
+from tenants.operation import OperationState
 from tenants.tenant import Incarnation, Tenant, TenantState
 
 WORKERS = 8
@@ -222,7 +222,7 @@ class Workers:
 
     def _fail(self, shard: Shard, job: Job, error: ScrubjayError) -> None:
         said = v1.OperationError(code=error.code, reason=error.reason, message=error.message)
-        outcome = Outcome(JobState.FAILED, error=said.SerializeToString())
+        outcome = Outcome(OperationState.FAILED, error=said.SerializeToString())
         shard.end_job(job.key, Lease.of(job), outcome, self._clock())
 
     # --- beside them ------------------------------------------------------------------------------

@@ -30,8 +30,9 @@ from server.services.entities import linked
 from server.services.memory_door import MemoryDoor, token_purpose
 from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_memory_id, sole_subject
 from server.shard import Request, Shard
-from server.store.jobs import Job, JobState, Progress
+from server.store.jobs import Job, Progress
 from server.store.memory_store import StreamKey, Writing
+from tenants.operation import OperationState
 from tenants.page_token import seal, unseal
 from tenants.tenant import Caller
 
@@ -59,7 +60,7 @@ class Operations(MemoryDoor):
         tenant = tenant_of(caller)
         named = request.user_id or request.agent_id or request.run_id
         stream = sole_subject(request).key if named else None
-        states = [_state(n, state) for n, state in enumerate(request.states)] or list(JobState)
+        states = [_state(n, state) for n, state in enumerate(request.states)] or list(OperationState)
         size = bounded("page_size", request.page_size, DEFAULT_PAGE, MAX_PAGE)
         purpose = f"{token_purpose(request, tenant.incarnation)}\0{caller.client_id}"
         before = _LAST
@@ -83,7 +84,7 @@ class Operations(MemoryDoor):
             found = writing.job(tenant.incarnation, job.id)
             if found is None:
                 raise OperationNotFound(job.id)
-            if not cancelled and found.state is not JobState.CANCELLED:
+            if not cancelled and found.state is not OperationState.CANCELLED:
                 raise OperationEnded(job.id)
             writing.on_commit(lambda: shard.wake(job.key))
             return v1.CancelOperationResponse(operation=_operation(found))
@@ -147,11 +148,11 @@ class Operations(MemoryDoor):
         """
         _, job = self._job(first.operation_id, caller)
         job = _waited(shard, job, patience.seconds, patience)
-        if job.state is JobState.FAILED:
+        if job.state is OperationState.FAILED:
             said = v1.OperationError.FromString(job.error)
             metadata = {"operation_id": job.id}
             raise ScrubjayError.decoded(said.message, code=said.code, reason=said.reason, metadata=metadata)
-        if job.state is JobState.CANCELLED:
+        if job.state is OperationState.CANCELLED:
             raise OperationCancelled(job.id)
         return self._add_response(shard, job, caller) or first
 
@@ -166,7 +167,7 @@ class Operations(MemoryDoor):
 
     def _add_response(self, shard: Shard, job: Job, caller: Caller) -> v1.AddResponse | None:
         """The answer of an Add that succeeded, with its memories as they are now."""
-        if job.kind != ADD or job.state is not JobState.SUCCEEDED:
+        if job.kind != ADD or job.state is not OperationState.SUCCEEDED:
             return None
         answer = v1.AddResponse.FromString(job.answer)
         ids = [MemoryId(one.memory.id) for one in answer.results if one.HasField("memory")]
@@ -225,11 +226,11 @@ def _waited(shard: Shard, job: Job, seconds: float, patience: Patience) -> Job:
     return found
 
 
-def _state(place: int, number: v1.OperationState.ValueType) -> JobState:
+def _state(place: int, number: v1.OperationState.ValueType) -> OperationState:
     try:
-        return JobState(number)
+        return OperationState(number)
     except ValueError:
-        known = ", ".join(f"{state.name} ({state.value})" for state in JobState)
+        known = ", ".join(f"{state.name} ({state.value})" for state in OperationState)
         raise InvalidField.of(f"states[{place}]", f"{number} is no state; give some of {known}") from None
 
 

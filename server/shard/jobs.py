@@ -13,9 +13,10 @@ from scrubjay.memory import ClientId, Micros
 from scrubjay.stamp import CommitStamp
 from server.ending import Ending
 from server.shard.parts import Answer, Request, ShardParts
-from server.store.jobs import Job, JobState, Lease, Outcome, Progress
+from server.store.jobs import Job, Lease, Outcome, Progress
 from server.store.memory_store import Reading, StreamKey, Writing
 from server.watch import ANY_HEAD
+from tenants.operation import OperationState
 from tenants.tenant import Incarnation
 
 LOOK_SECONDS = 1.0
@@ -43,7 +44,7 @@ class Errand(Request):
 
     def keep(self, writing: Writing, answer: Message, _keys: Sequence[StreamKey]) -> None:
         """End the job with its answer."""
-        outcome = Outcome(JobState.SUCCEEDED, answer=self.bare(answer))
+        outcome = Outcome(OperationState.SUCCEEDED, answer=self.bare(answer))
         writing.end_job(self.lease, outcome, self.clock())
         writing.on_commit(self.ended)
 
@@ -70,7 +71,7 @@ class ShardJobs(ShardParts):
         incarnation: Incarnation,
         stream: str | None,
         client_id: ClientId,
-        states: Collection[JobState],
+        states: Collection[OperationState],
         before: str,
         limit: int,
     ) -> list[Job]:

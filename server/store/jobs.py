@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 from sqlalchemy import (
@@ -29,27 +28,13 @@ from scrubjay.memory import ClientId, Micros
 from server.store.rows import StreamKey
 from server.store.tables import jobs
 from server.store.transaction import Row, Transaction
+from tenants.operation import OperationState
 from tenants.tenant import Incarnation
 
 ENDED_KEPT_MICROS = 24 * 3600 * 1_000_000
 """How long a job is known after its end: as long as the request_id that made it."""
 FIRST_TENANT = Incarnation("00000000-0000-0000-0000-000000000000")
 """Before every incarnation."""
-
-
-class JobState(IntEnum):
-    """Where a job stands; the numbers are the contract's."""
-
-    PENDING = 1
-    RUNNING = 2
-    SUCCEEDED = 3
-    FAILED = 4
-    CANCELLED = 5
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more becomes of it."""
-        return self >= JobState.SUCCEEDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +67,7 @@ class Job:
     created_at: Micros
     updated_at: Micros
     ended_at: Micros | None = None
-    state: JobState = JobState.PENDING
+    state: OperationState = OperationState.PENDING
     progress: Progress = Progress()
     fence: int = 0
     request: bytes = b""
@@ -112,7 +97,7 @@ class LeaseLost(Exception):
 class Outcome:
     """How a job ended. One that succeeded has all of its parts done."""
 
-    state: JobState
+    state: OperationState
     answer: bytes = b""
     error: bytes = b""
 
@@ -133,14 +118,14 @@ class JobReading:
         incarnation: Incarnation,
         stream: str | None,
         client_id: ClientId,
-        states: Collection[JobState],
+        states: Collection[OperationState],
         before: str,
         limit: int,
     ) -> list[Job]:
         """At most ``limit`` jobs that a client asked for, of the tenant or of one stream, newest first, older
         than the job ``before``."""
         values = {"incarnation": incarnation, "client_id": client_id, "before": before, "limit": limit}
-        values |= {f"state_{state.value}": state.value if state in states else 0 for state in JobState}
+        values |= {f"state_{state.value}": state.value if state in states else 0 for state in OperationState}
         if stream is None:
             rows = self._transaction.all(_OF_TENANT, values)
         else:
@@ -171,7 +156,7 @@ class JobWriting:
     def take_job(self, incarnation: Incarnation, job_id: str, now: Micros, until: Micros) -> Job | None:
         """Take the job's lease; None where it has ended, or another one holds it."""
         values = {"of_incarnation": incarnation, "of_job": job_id, "now": now, "new_until": until}
-        row = self._transaction.first(_TAKE, values | {"running": JobState.RUNNING.value})
+        row = self._transaction.first(_TAKE, values | {"running": OperationState.RUNNING.value})
         return None if row is None else _to_job(row)
 
     def renew_job(self, lease: Lease, progress: Progress, now: Micros, until: Micros) -> bool:
@@ -190,7 +175,7 @@ class JobWriting:
             "new_error": outcome.error,
             "nothing": b"",
             "no_phase": "",
-            "whole": outcome.state is JobState.SUCCEEDED,
+            "whole": outcome.state is OperationState.SUCCEEDED,
         }
         if self._transaction.run(_END, values) != 1:
             raise LeaseLost(lease.job_id)
@@ -268,7 +253,7 @@ def _to_job(row: Row) -> Job:
         created_at=found["created_at"],
         updated_at=found["updated_at"],
         ended_at=found["ended_at"],
-        state=JobState(found["state"]),
+        state=OperationState(found["state"]),
         progress=Progress(found["phase"], found["done"], found["total"]),
         fence=found["fence"],
         request=bytes(found["request"]),
@@ -282,12 +267,12 @@ def _held(lease: Lease) -> dict[str, Any]:
         "of_incarnation": lease.incarnation,
         "of_job": lease.job_id,
         "of_fence": lease.fence,
-        "running": JobState.RUNNING.value,
+        "running": OperationState.RUNNING.value,
     }
 
 
 def _cancelled(now: Micros) -> dict[str, Any]:
-    return {"now": now, "new_state": JobState.CANCELLED.value, "nothing": b"", "no_phase": ""}
+    return {"now": now, "new_state": OperationState.CANCELLED.value, "nothing": b"", "no_phase": ""}
 
 
 # --- the statements, built once -------------------------------------------------------------------
@@ -305,7 +290,7 @@ _OF_TENANT = (
     .where(
         _IS_TENANT,
         jobs.c.client_id == bindparam("client_id"),
-        jobs.c.state.in_([bindparam(f"state_{state.value}") for state in JobState]),
+        jobs.c.state.in_([bindparam(f"state_{state.value}") for state in OperationState]),
         jobs.c.id < bindparam("before", type_=jobs.c.id.type),
     )
     .order_by(jobs.c.id.desc())

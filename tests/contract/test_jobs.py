@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from scrubjay.memory import ClientId, Micros
-from server.store.jobs import FIRST_TENANT, Job, JobState, Lease, LeaseLost, Outcome, Progress
+from server.store.jobs import FIRST_TENANT, Job, Lease, LeaseLost, Outcome, Progress
 from server.store.memory_store import MemoryStore, StreamKey, Writing
+from tenants.operation import OperationState
 from tenants.tenant import Incarnation
 
 NOW = Micros(1_000_000)
@@ -81,13 +82,13 @@ def test_one_lease_at_a_time_each_under_a_higher_fence(store: MemoryStore) -> No
     added(store, one)
     first = taken(store, one)
     assert first is not None
-    assert (first.state, first.fence) == (JobState.RUNNING, 1)
+    assert (first.state, first.fence) == (OperationState.RUNNING, 1)
     assert taken(store, one) is None
     second = taken(store, one, LATER)
     assert second is not None
     assert second.fence == 2
     stale, held = Lease.of(first), Lease.of(second)
-    outcome = Outcome(JobState.SUCCEEDED, b"answer")
+    outcome = Outcome(OperationState.SUCCEEDED, b"answer")
     progress = Progress("asking", 1, 3)
     with pytest.raises(LeaseLost):
         end(store, stale, outcome)
@@ -96,7 +97,7 @@ def test_one_lease_at_a_time_each_under_a_higher_fence(store: MemoryStore) -> No
     end(store, held, outcome)
     assert read(store, one) == replace(
         second,
-        state=JobState.SUCCEEDED,
+        state=OperationState.SUCCEEDED,
         progress=Progress("", 3, 3),
         request=b"",
         answer=b"answer",
@@ -127,9 +128,9 @@ def test_a_cancelled_job_is_never_done(store: MemoryStore, running: bool) -> Non
     assert store.write([], lambda writing: writing.cancel_job(LIFE, one.id, LATER)) is False
     found = read(store, one)
     assert found is not None
-    assert (found.state, found.request, found.ended_at) == (JobState.CANCELLED, b"", LATER)
+    assert (found.state, found.request, found.ended_at) == (OperationState.CANCELLED, b"", LATER)
     with pytest.raises(LeaseLost):
-        end(store, lease, Outcome(JobState.SUCCEEDED))
+        end(store, lease, Outcome(OperationState.SUCCEEDED))
     assert taken(store, one, LATER) is None
 
 
@@ -152,18 +153,22 @@ def test_a_list_has_what_one_client_asked_for_newest_first(store: MemoryStore) -
     store.write([], lambda writing: writing.cancel_job(LIFE, job(3).id, NOW))
 
     def listed(
-        stream: str | None, client_id: ClientId, states: list[JobState], before: str = LAST, limit: int = 9
+        stream: str | None,
+        client_id: ClientId,
+        states: list[OperationState],
+        before: str = LAST,
+        limit: int = 9,
     ) -> list[int]:
         with store.read() as reading:
             found = reading.jobs(LIFE, stream, client_id, states, before, limit)
         return [uuid.UUID(one.id).int for one in found]
 
-    every = list(JobState)
+    every = list(OperationState)
     assert listed(None, PHONE, every) == [3, 2, 1]
     assert listed(None, PHONE, every, limit=2) == [3, 2]
     assert listed(None, PHONE, every, before=job(2).id) == [1]
     assert listed("user/alice", PHONE, every) == [3, 1]
-    assert listed(None, PHONE, [JobState.CANCELLED]) == [3]
+    assert listed(None, PHONE, [OperationState.CANCELLED]) == [3]
     assert listed(None, DESK, every) == [4]
 
 
@@ -183,9 +188,9 @@ def test_a_forgotten_stream_keeps_nothing_of_its_jobs_but_what_others_own(store:
     for one in (waits, runs):
         found = read(store, one)
         assert found is not None
-        assert (found.state, found.request) == (JobState.CANCELLED, b"")
+        assert (found.state, found.request) == (OperationState.CANCELLED, b"")
     with pytest.raises(LeaseLost):
-        end(store, lease, Outcome(JobState.SUCCEEDED))
+        end(store, lease, Outcome(OperationState.SUCCEEDED))
     assert read(store, ended) is None
     assert read(store, private) == private
     assert read(store, elsewhere) == elsewhere

@@ -21,8 +21,9 @@ from server.operations import workers
 from server.operations.workers import LEASE_SECONDS, MOST_TAKEN, Report, Workers
 from server.services.operations import bare
 from server.shard import Request, Shard
-from server.store.jobs import Job, JobState, Lease, Progress
+from server.store.jobs import Job, Lease, Progress
 from server.store.memory_store import MemoryStore, StreamKey, Writing
+from tenants.operation import OperationState
 from tenants.tenant import Incarnation, Tenant, TenantState
 from tests.stored import SPACE, insert, memory
 
@@ -138,7 +139,7 @@ def test_a_job_is_done_and_ends_with_what_it_wrote(host: Callable[[], Host]) -> 
     workers.close()
     job = one.job(job_id)
     assert (job.state, job.fence, job.request, job.progress) == (
-        JobState.SUCCEEDED,
+        OperationState.SUCCEEDED,
         1,
         b"",
         Progress("", 2, 2),
@@ -169,7 +170,7 @@ def test_who_lost_the_lease_writes_nothing(host: Callable[[], Host]) -> None:
     stale.free.set()
     first.close()
     assert stale.contents() == []
-    assert stale.job(job_id).state is JobState.RUNNING
+    assert stale.job(job_id).state is OperationState.RUNNING
     other.shard.release_jobs([Lease.of(taken)])
     second = other.begin()
     other.free.set()
@@ -223,7 +224,7 @@ def test_a_job_that_brings_its_server_down_is_not_tried_for_ever(host: Callable[
     until(lambda: one.ended(job_id))
     workers.close()
     job = one.job(job_id)
-    assert job.state is JobState.FAILED
+    assert job.state is OperationState.FAILED
     assert v1.OperationError.FromString(job.error).reason == v1.ERROR_REASON_INTERNAL
     assert one.asked == []
 
@@ -235,12 +236,12 @@ def test_what_the_database_did_not_take_is_tried_again(host: Callable[[], Host])
     workers = one.begin()
     job_id = one.acknowledge()
     until(lambda: bool(one.asked) and not workers._at_work())
-    assert one.job(job_id).state is JobState.RUNNING
+    assert one.job(job_id).state is OperationState.RUNNING
     one.error = None
     one.clock[0] = Micros(one.clock[0] + (LEASE_SECONDS + 1) * 1_000_000)
     until(lambda: one.ended(job_id))
     workers.close()
-    assert one.job(job_id).state is JobState.SUCCEEDED
+    assert one.job(job_id).state is OperationState.SUCCEEDED
     assert one.contents() == [f"of {job_id}"]
 
 
@@ -251,7 +252,7 @@ def test_the_work_of_a_suspended_tenant_waits(host: Callable[[], Host]) -> None:
     workers = one.begin()
     job_id = one.acknowledge()
     until(lambda: not one.added.is_set())
-    assert one.job(job_id).state is JobState.PENDING
+    assert one.job(job_id).state is OperationState.PENDING
     one.tenant[0] = TENANT
     until(lambda: one.ended(job_id))
     workers.close()
