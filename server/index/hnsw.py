@@ -167,7 +167,7 @@ class Graph:
     def _load(self, saved: SavedGraph) -> None:
         try:
             self._index.load_index(str(saved.path), max_elements=len(self.labels))
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:  # the latter for sizes that another build wrote
             raise ValueError(str(error)) from error
         self.used = len(saved.labels)
         self.labels[: self.used] = saved.labels

@@ -144,5 +144,11 @@ def _read_slots(path: Path) -> tuple[dict[MemoryId, int], int, dict[str, CommitS
         raise SnapshotDamaged("not a list of slots")
     ids = (body[at : at + _ID_BYTES] for at in range(begin, len(body), _ID_BYTES))
     slots = {MemoryId(str(uuid.UUID(bytes=one))): slot for slot, one in enumerate(ids) if one != _NOBODY}
-    applied: dict[str, CommitStamp] = json.loads(body[_HEADER.size : begin])
-    return slots, size, applied
+    return slots, size, _applied(body[_HEADER.size : begin])
+
+
+def _applied(text: bytes) -> dict[str, CommitStamp]:
+    try:
+        return {str(stream): CommitStamp(int(stamp)) for stream, stamp in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise SnapshotDamaged(f"a list of slots of another build: {error}") from error

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from server.index.coded_rows import CodedRows
-from server.index.hnsw import Graph, HnswParameters, SavedGraph
+from server.index.hnsw import Graph, HnswParameters, SavedGraph, hnsw_available
 from server.index.hnsw_index import HnswIndex
 from server.index.hnsw_state import HnswState
 
@@ -152,12 +152,22 @@ def _checked_header(file: io.BufferedIOBase, space_id: str, dimension: int) -> _
         raise SnapshotDamaged(f"a snapshot of version {version}; this server reads version {VERSION}")
     _check_digest(file)
     file.seek(_PREFIX.size)
-    header = _Header(**json.loads(file.read(length)))
+    header = _header(file.read(length))
     if (header.space_id, header.dimension) != (space_id, dimension):
         raise SnapshotDamaged(
             f"a snapshot of space {header.space_id!r} with {header.dimension} numbers, "
             f"not of {space_id!r} with {dimension}"
         )
+    return header
+
+
+def _header(text: bytes) -> _Header:
+    """A header that names what this build's does, with parameters that this build knows."""
+    try:
+        header = _Header(**json.loads(text))
+        HnswParameters(**header.parameters)
+    except (TypeError, ValueError) as error:
+        raise SnapshotDamaged(f"a snapshot of another build: {error}") from error
     return header
 
 
@@ -177,6 +187,8 @@ def _check_digest(file: io.BufferedIOBase) -> None:
 
 
 def _read_graph(file: io.BufferedIOBase, header: _Header, graph_file: Path) -> Graph:
+    if not hnsw_available():
+        raise SnapshotDamaged("the snapshot holds a graph, and hnswlib is not installed")
     parameters = HnswParameters(**header.parameters)
     labels = np.empty(header.nodes, np.int64)
     _fill(file, labels)
