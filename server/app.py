@@ -266,7 +266,7 @@ def _shards(settings: Settings, embedder: Embedder, registry: Registry, stack: E
     budget_bytes = settings.resident_mib * 1024 * 1024 // len(urls)
     shards = {}
     for name, url in urls.items():
-        store = stack.enter_context(MemoryStore(url, limits=registry.quota_book.quotas))
+        store = stack.enter_context(MemoryStore(url, limits=registry.quota_book.allowance))
         store.migrate()
         space, dimension = embedder.space.id, embedder.space.dimension
         shelf = Shelf(settings.data_dir / "index" / name, space=space, dimension=dimension)

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from scrubjay.errors import StorageUnavailable
-from tenants.quotas import UNLIMITED, Quotas
+from tenants.quotas import Allowance
 from tenants.tenant import Incarnation, Tenant
 
 CAPACITY = 10_000
@@ -29,12 +29,12 @@ class QuotaBook:
         self._read = read
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: OrderedDict[Incarnation, tuple[Quotas, float]] = OrderedDict()
+        self._entries: OrderedDict[Incarnation, tuple[Allowance, float]] = OrderedDict()
 
-    def quotas(self, incarnation: Incarnation) -> Quotas:
+    def allowance(self, incarnation: Incarnation) -> Allowance:
         """The limits of a tenant; where the catalogue does not answer, those that were read last."""
         with self._lock:
-            known, read_at = self._entries.get(incarnation, (UNLIMITED, None))
+            known, read_at = self._entries.get(incarnation, (Allowance(), None))
         now = self._clock()
         if read_at is not None and now - read_at < SECONDS:
             return known
@@ -42,13 +42,13 @@ class QuotaBook:
             tenant = self._read(incarnation)
         except StorageUnavailable:
             return known
-        quotas = UNLIMITED if tenant is None else tenant.quotas
+        allowance = Allowance() if tenant is None else Allowance(tenant.quotas, tenant.tenant_id)
         with self._lock:
-            self._entries[incarnation] = quotas, now
+            self._entries[incarnation] = allowance, now
             self._entries.move_to_end(incarnation)
             if len(self._entries) > CAPACITY:
                 self._entries.popitem(last=False)
-        return quotas
+        return allowance
 
     def forget(self, incarnation: Incarnation) -> None:
         """A tenant was changed: its limits are read again."""

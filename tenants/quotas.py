@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation
@@ -33,6 +34,13 @@ class Quotas:
 
 UNLIMITED = Quotas()
 """Of a tenant that was given no limits."""
+
+
+class Allowance(NamedTuple):
+    """The limits of a tenant, and the id by which it is told of them."""
+
+    quotas: Quotas = UNLIMITED
+    tenant_id: str = ""
 
 
 def violations(field_path: str, quotas: Quotas) -> Iterator[FieldViolation | None]:

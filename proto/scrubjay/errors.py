@@ -30,17 +30,27 @@ class FieldViolation:
         return FieldViolation(f"{prefix}.{self.field}" if self.field else prefix, self.description)
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaViolation:
+    """A quota that is used up: whose it is, such as ``tenants/acme``, and how much it allows."""
+
+    subject: str
+    description: str
+
+
 class ScrubjayError(Exception):
     """Base of every error. ``code`` is a google.rpc.Code number, ``reason`` an ErrorReason.
 
     Both are the class's, but for an error that was ``decoded``: a newer server, or gRPC itself, may send
-    what no class here stands for. ``field_violations`` holds the wrong fields, where it is about fields.
+    what no class here stands for. ``field_violations`` holds the wrong fields, where it is about fields,
+    ``quota_violations`` the quotas that are used up, where it is about quotas.
     """
 
     code: int = code_pb2.INTERNAL
     reason: v1.ErrorReason.ValueType = v1.ERROR_REASON_INTERNAL
     retry_after_seconds: float | None = None
     field_violations: tuple[FieldViolation, ...] = ()
+    quota_violations: tuple[QuotaViolation, ...] = ()
 
     def __init__(self, message: str, *, metadata: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -56,6 +66,7 @@ class ScrubjayError(Exception):
         reason: v1.ErrorReason.ValueType,
         metadata: Mapping[str, str] | None = None,
         field_violations: Iterable[FieldViolation] = (),
+        quota_violations: Iterable[QuotaViolation] = (),
         retry_after_seconds: float | None = None,
     ) -> Self:
         """An error of this class as it was sent, without the class's own constructor."""
@@ -64,6 +75,7 @@ class ScrubjayError(Exception):
         error.code = code
         error.reason = reason
         error.field_violations = tuple(field_violations)
+        error.quota_violations = tuple(quota_violations)
         error.retry_after_seconds = retry_after_seconds
         return error
 
@@ -436,13 +448,15 @@ class QuotaExceeded(ScrubjayError):
     code = code_pb2.RESOURCE_EXHAUSTED
     reason = v1.ERROR_REASON_QUOTA_EXCEEDED
 
-    def __init__(self, quota: str, limit: int) -> None:
+    def __init__(self, quota: str, limit: int, tenant_id: str) -> None:
         things = quota.replace("_", " ")
         super().__init__(
             f"the tenant may have {limit} {things}; nothing was stored; delete some, or ask its operator for "
             "more",
             metadata={"quota": quota, "limit": str(limit)},
         )
+        allowed = f"may have {limit} {things}"
+        self.quota_violations = (QuotaViolation(f"tenants/{tenant_id}", allowed),)
 
 
 class MessageTooLarge(ScrubjayError):

@@ -22,6 +22,7 @@ from scrubjay.errors import (
     InternalError,
     InvalidField,
     NotFound,
+    QuotaViolation,
     RoleNotAllowed,
     ScrubjayError,
     Unavailable,
@@ -45,7 +46,8 @@ _Detail = TypeVar("_Detail", bound=Message)
 
 
 def to_status(error: ScrubjayError, extra_metadata: Mapping[str, str] | None = None) -> status_pb2.Status:
-    """The status of an error: one ErrorInfo, a BadRequest where fields are wrong, a RetryInfo where known.
+    """The status of an error: one ErrorInfo, a BadRequest where fields are wrong, a QuotaFailure where quotas
+    are used up, a RetryInfo where known.
 
     Texts past their bounds end in an ellipsis; violations and metadata that find no room are left out.
     Its trailers stay below 8 KB where the call's own details are the status's ``message``.
@@ -65,6 +67,8 @@ def _details(error: ScrubjayError, metadata: Mapping[str, str]) -> Iterator[Mess
     yield info
     if error.field_violations:
         yield _bad_request(error.field_violations, MAX_DETAILS_BYTES - info.ByteSize())
+    if error.quota_violations:
+        yield _quota_failure(error.quota_violations, MAX_DETAILS_BYTES - info.ByteSize())
     if error.retry_after_seconds is not None:
         nanos = round(error.retry_after_seconds * _NANOS_PER_SECOND)
         seconds, nanos = divmod(nanos, _NANOS_PER_SECOND)
@@ -84,6 +88,19 @@ def _bad_request(violations: tuple[FieldViolation, ...], room: int) -> error_det
     return request
 
 
+def _quota_failure(violations: tuple[QuotaViolation, ...], room: int) -> error_details_pb2.QuotaFailure:
+    failure = error_details_pb2.QuotaFailure()
+    for violation in violations[:MAX_VIOLATIONS]:
+        failure.violations.add(
+            subject=_clip(violation.subject, _MAX_PATH_BYTES),
+            description=_clip(violation.description, _MAX_TEXT_BYTES),
+        )
+        if failure.ByteSize() > room:
+            del failure.violations[-1]
+            break
+    return failure
+
+
 def _clip(text: str, max_bytes: int) -> str:
     """The text as valid UTF-8 of at most ``max_bytes``, cut between characters."""
     encoded = text.encode(errors="replace")
@@ -99,6 +116,7 @@ def from_status(status: status_pb2.Status) -> ScrubjayError:
     """
     info = _detail(status, error_details_pb2.ErrorInfo())
     bad_request = _detail(status, error_details_pb2.BadRequest())
+    quota_failure = _detail(status, error_details_pb2.QuotaFailure())
     retry = _detail(status, error_details_pb2.RetryInfo())
     reason = _reason(info)
     return _class_of(reason, status.code).decoded(
@@ -107,6 +125,7 @@ def from_status(status: status_pb2.Status) -> ScrubjayError:
         reason=reason,
         metadata=info.metadata,
         field_violations=[FieldViolation(v.field, v.description) for v in bad_request.field_violations],
+        quota_violations=[QuotaViolation(v.subject, v.description) for v in quota_failure.violations],
         retry_after_seconds=(
             retry.retry_delay.ToNanoseconds() / _NANOS_PER_SECOND if retry.HasField("retry_delay") else None
         ),

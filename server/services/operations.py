@@ -17,6 +17,7 @@ from scrubjay.errors import (
     OperationCancelled,
     OperationEnded,
     OperationNotFound,
+    QuotaViolation,
     ScrubjayError,
     ServerBusy,
     StorageUnavailable,
@@ -149,9 +150,7 @@ class Operations(MemoryDoor):
         _, job = self._job(first.operation_id, caller)
         job = _waited(shard, job, patience.seconds, patience)
         if job.state is OperationState.FAILED:
-            said = v1.OperationError.FromString(job.error)
-            metadata = {"operation_id": job.id}
-            raise ScrubjayError.decoded(said.message, code=said.code, reason=said.reason, metadata=metadata)
+            raise _failure(job, tenant_of(caller).tenant_id)
         if job.state is OperationState.CANCELLED:
             raise OperationCancelled(job.id)
         return self._add_response(shard, job, caller) or first
@@ -224,6 +223,19 @@ def _waited(shard: Shard, job: Job, seconds: float, patience: Patience) -> Job:
     if found is None:
         raise OperationNotFound(job.id)
     return found
+
+
+def _failure(job: Job, tenant_id: str) -> ScrubjayError:
+    """What an operation failed with, as its own call would have."""
+    said = v1.OperationError.FromString(job.error)
+    used_up = said.reason == v1.ERROR_REASON_QUOTA_EXCEEDED
+    return ScrubjayError.decoded(
+        said.message,
+        code=said.code,
+        reason=said.reason,
+        metadata={"operation_id": job.id},
+        quota_violations=[QuotaViolation(f"tenants/{tenant_id}", said.message)] if used_up else (),
+    )
 
 
 def _state(place: int, number: v1.OperationState.ValueType) -> OperationState:

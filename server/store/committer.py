@@ -25,7 +25,7 @@ from server.store.rows import StreamHead, StreamKey
 from server.store.stocks import Limits, StockKeeping
 from server.store.transaction import LostRace, Transaction, Transactions
 from server.store.writing import Writing, lock_heads, purge_requests, save_heads
-from tenants.quotas import UNLIMITED
+from tenants.quotas import Allowance
 from tenants.tenant import Incarnation
 
 _logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Committer:
         self,
         transactions: Transactions,
         *,
-        limits: Limits = lambda _: UNLIMITED,
+        limits: Limits = lambda _: Allowance(),
         max_batch: int = MAX_BATCH,
         max_queue: int = MAX_QUEUE,
     ) -> None:

@@ -20,7 +20,7 @@ from server.store.stocks import Limits, Stock, stock_of
 from server.store.transaction import Transactions
 from server.store.writing import Writing
 from tenants import database
-from tenants.quotas import UNLIMITED
+from tenants.quotas import Allowance
 from tenants.tenant import Incarnation
 
 __all__ = [
@@ -61,7 +61,7 @@ class MemoryStore:
         self,
         url: str,
         *,
-        limits: Limits = lambda _: UNLIMITED,
+        limits: Limits = lambda _: Allowance(),
         readers: int = READERS,
         max_batch: int = MAX_BATCH,
         max_queue: int = MAX_QUEUE,

@@ -18,7 +18,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from scrubjay.errors import QuotaExceeded
 from server.store.tables import stocks
 from server.store.transaction import Transaction
-from tenants.quotas import Quotas
+from tenants.quotas import Allowance
 from tenants.tenant import Incarnation
 
 
@@ -34,7 +34,7 @@ class Stock(NamedTuple):
 
 
 NOTHING = Stock()
-Limits = Callable[[Incarnation], Quotas]
+Limits = Callable[[Incarnation], Allowance]
 """The limits of a tenant, known without a wait or after a short one."""
 
 
@@ -46,12 +46,12 @@ class StockKeeping:
         self._transaction = transaction
         self._statements = _STATEMENTS[transaction.dialect_name]
         self._changes: dict[Incarnation, Stock] = {}
-        self._limits: dict[Incarnation, Quotas] = {}
+        self._limits: dict[Incarnation, Allowance] = {}
         self._before: dict[Incarnation, Stock] = {}
         for incarnation in sorted(set(touched)):
-            quotas = limits(incarnation)
-            if quotas.memories or quotas.bytes:
-                self._limits[incarnation] = quotas
+            allowance = limits(incarnation)
+            if allowance.quotas.memories or allowance.quotas.bytes:
+                self._limits[incarnation] = allowance
                 values = {"incarnation": incarnation, "memories": 0, "bytes": 0}
                 row = transaction.first(self._statements.hold, values)
                 self._before[incarnation] = NOTHING if row is None else Stock(*row)
@@ -59,13 +59,13 @@ class StockKeeping:
     def check(self, changes: Mapping[Incarnation, Stock]) -> None:
         """Raise QuotaExceeded where a change would take a tenant past a limit."""
         for incarnation, change in changes.items():
-            quotas = self._limits.get(incarnation)
-            if quotas is not None:
+            allowance = self._limits.get(incarnation)
+            if allowance is not None:
                 after = self._before[incarnation].plus(self._changed(incarnation)).plus(change)
                 for stock in Stock._fields:
-                    limit = getattr(quotas, stock)
+                    limit = getattr(allowance.quotas, stock)
                     if limit and getattr(change, stock) > 0 and getattr(after, stock) > limit:
-                        raise QuotaExceeded(stock, limit)
+                        raise QuotaExceeded(stock, limit, allowance.tenant_id)
 
     def add(self, changes: Mapping[Incarnation, Stock]) -> None:
         """Count a change, which is written at the end."""

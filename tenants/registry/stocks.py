@@ -22,7 +22,7 @@ def check_room(connection: Connection, tenant: Tenant | None, stock: str, now: M
     held = select(tenants.c.state).where(tenants.c.incarnation == tenant.incarnation).with_for_update()
     connection.execute(held)
     if stock_of(connection, tenant.incarnation, now)[stock] >= limit:
-        raise QuotaExceeded(stock, limit)
+        raise QuotaExceeded(stock, limit, tenant.tenant_id)
 
 
 def stock_of(connection: Connection, incarnation: Incarnation, now: Micros) -> dict[str, int]:

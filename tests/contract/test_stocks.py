@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import func, select, text
 
-from scrubjay.errors import QuotaExceeded, StorageUnavailable
+from scrubjay.errors import QuotaExceeded, QuotaViolation, StorageUnavailable
 from scrubjay.memory import MemoryId
 from server.store.memory_store import MIGRATIONS, VERSION_TABLE, MemoryStore, StreamKey, Writing
 from server.store.stocks import Stock
 from server.store.tables import memories
 from tenants.database import migrate, open_engine
 from tenants.quota_book import SECONDS, QuotaBook
-from tenants.quotas import UNLIMITED, Quotas
+from tenants.quotas import Allowance, Quotas
 from tenants.tenant import Incarnation, Tenant
 from tests.devices import Server
 from tests.stored import ACME, ALICE, BOB, GLOBEX, add, delete, insert, memory
@@ -28,8 +28,8 @@ class Limits:
     def __init__(self) -> None:
         self.of: dict[Incarnation, Quotas] = {}
 
-    def __call__(self, incarnation: Incarnation) -> Quotas:
-        return self.of.get(incarnation, UNLIMITED)
+    def __call__(self, incarnation: Incarnation) -> Allowance:
+        return Allowance(self.of[incarnation], "acme") if incarnation in self.of else Allowance()
 
 
 @pytest.fixture
@@ -93,6 +93,7 @@ def test_a_limit_is_reached_and_not_passed(store: MemoryStore, limits: Limits, s
     with pytest.raises(QuotaExceeded) as caught:
         add(store, *(memory(f"more {n}") for n in range(2)), key=BOB)
     assert caught.value.metadata == {"quota": "memories", "limit": "3"}
+    assert caught.value.quota_violations == (QuotaViolation("tenants/acme", "may have 3 memories"),)
     assert counted(shard_url, ACME) == store.stock(ACME).memories == 2
     add(store, memory("third"), key=BOB)
     delete(store, made[0].memory.id)
@@ -165,14 +166,15 @@ def test_limits_are_read_again_when_they_are_old_or_forgotten(server: Server) ->
         return tenants.get(incarnation)
 
     book = QuotaBook(read, lambda: now[0])
-    assert [book.quotas(ACME) for _ in range(3)] == [UNLIMITED] * 3
+    known = Allowance(tenant_id=server.tenant.tenant_id)
+    assert [book.allowance(ACME) for _ in range(3)] == [known] * 3
     assert asked == [ACME]
     now[0] = SECONDS
-    book.quotas(ACME)
+    book.allowance(ACME)
     book.forget(ACME)
-    book.quotas(ACME)
+    book.allowance(ACME)
     assert asked == [ACME] * 3
     del tenants[ACME]
     book.forget(ACME)
-    assert book.quotas(ACME) == UNLIMITED
-    assert book.quotas(GLOBEX) == UNLIMITED
+    assert book.allowance(ACME) == Allowance()
+    assert book.allowance(GLOBEX) == Allowance()

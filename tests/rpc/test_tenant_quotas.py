@@ -17,7 +17,7 @@ from rpc.refusal import refused
 from rpc.test_tenant_states import ENTRANCES, call, credential
 from scrubjay import v1
 from scrubjay.channel import from_rpc_error
-from scrubjay.errors import QuotaExceeded
+from scrubjay.errors import QuotaExceeded, QuotaViolation
 from tenants.tenant import Role
 
 LIMITED, EXCEEDED = v1.ERROR_REASON_RATE_LIMITED, v1.ERROR_REASON_QUOTA_EXCEEDED
@@ -88,7 +88,12 @@ def test_admins_are_not_counted(serving: Serving) -> None:
 
 
 def exceeded(quota: str, number: int, error: Any) -> bool:
-    return bool(error.reason == EXCEEDED and error.metadata == {"quota": quota, "limit": str(number)})
+    told = QuotaViolation("tenants/dev", f"may have {number} {quota.replace('_', ' ')}")
+    return bool(
+        error.reason == EXCEEDED
+        and error.metadata == {"quota": quota, "limit": str(number)}
+        and error.quota_violations == (told,)
+    )
 
 
 def test_keys_that_have_not_ended_are_counted(serving: Serving) -> None:

@@ -304,7 +304,7 @@ def instance(kind: type[ScrubjayError]) -> ScrubjayError:
     if issubclass(kind, errors.RateLimited):
         return kind(1.5)
     if issubclass(kind, errors.QuotaExceeded):
-        return kind("api_keys", 3)
+        return kind("api_keys", 3, "acme")
     return kind("named-by-the-test") if inspect.signature(kind).parameters else kind()
 
 
@@ -328,6 +328,7 @@ def test_an_error_comes_back_over_the_wire_as_it_was_raised(
     assert str(got) == str(raised)
     assert got.metadata == raised.metadata
     assert got.field_violations == raised.field_violations
+    assert got.quota_violations == raised.quota_violations
     assert got.retry_after_seconds == raised.retry_after_seconds
 
 
@@ -426,6 +427,7 @@ LARGE_ERRORS = [
     errors.InvalidField([FieldViolation(f"memories[{number}].{WIDE}", WIDE) for number in range(100)]),
     errors.InvalidField([FieldViolation(f"memories[{number}]", "is wrong") for number in range(100)]),
     errors.InternalError("\ud800"),
+    errors.QuotaExceeded(WIDE, 3, WIDE),
 ]
 
 
