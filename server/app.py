@@ -26,6 +26,7 @@ from server.index.cache import StreamCache
 from server.index.hnsw import hnsw_available
 from server.index.shelf import Shelf
 from server.interceptors import TRANSPORT_BYTES, Door
+from server.operations.conductor import Conductor, Plan
 from server.operations.workers import Workers
 from server.periodic import Periodic
 from server.providers.chat import ChatModel
@@ -46,6 +47,7 @@ from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
+from tenants.operation import Kind
 from tenants.registry import FirstCredentials, Registry, open_catalogue
 from tenants.tenant import Role
 
@@ -115,7 +117,7 @@ class App:
             budget_bytes = settings.snapshot_mib * 1024 * 1024
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
-            router, jobs_added = Router(shards), threading.Event()
+            router, jobs_added, begun = Router(shards), threading.Event(), threading.Event()
             eraser = erasing.Eraser(shards, snapshots, clock)
             stack.enter_context(closing(Periodic("erasures", erasing.INTERVAL_SECONDS, eraser.run)))
             _run_beside(settings, shards, router, registry, snapshots, clock, stack)
@@ -134,17 +136,21 @@ class App:
             work = {ADD: memories.carry_out}
             workers = Workers([*shards.values()], registry.living, work, clock, jobs_added)
             stack.enter_context(closing(workers))
+            plans: dict[Kind, Plan] = {}
+            conductor = Conductor(registry.operations, registry.living, plans, clock, begun)
+            stack.enter_context(closing(conductor))
+            subjects = Subjects(router, eraser, clock)
             services = (
                 memories,
                 sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
-                tenant_service.TenantAdminService(registry, secret, clock, Subjects(router, eraser, clock)),
+                tenant_service.TenantAdminService(registry, secret, clock, subjects, begun),
             )
             slots = Slots(
                 handlers=settings.handler_threads,
                 queued=settings.queued_calls,
                 streams=settings.watch_streams,
             )
-            door = Door(registry, ALLOWED, slots, memory_service.WAITING)
+            door = Door(registry, ALLOWED, slots, memory_service.WAITING | tenant_service.WAITING)
             self.address = _serve(settings, door, slots, services, embedder.space.semantic, stack)
             self._stack = stack.pop_all()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tenants import device_commands, key_commands, tenant_commands
+from tenants import device_commands, key_commands, operation_commands, tenant_commands
 from tenants.audit_command import audit
 from tenants.subject_commands import erase_subject, export_subject
 
@@ -17,6 +17,7 @@ app = typer.Typer(
 tenant_commands.add_commands(app)
 key_commands.add_commands(app)
 device_commands.add_commands(app)
+operation_commands.add_commands(app)
 app.command("export-subject")(export_subject)
 app.command("erase-subject")(erase_subject)
 app.command("audit")(audit)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, RoleNotAllowed, ScrubjayError, TenantNotFound, Unavailable, check
-from scrubjay.memory import Micros
+from scrubjay.memory import Micros, is_memory_id
 from tenants.audit import Act
 from tenants.credentials import is_key_id
 from tenants.messages import audit_message
@@ -39,7 +39,7 @@ class AuditDoor:
     ) -> v1.ListAuditEventsResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound."""
         check(tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None)
-        _check_reader(caller, request.tenant_id)
+        check_reader(caller, request.tenant_id)
         if request.tenant_id:
             self._registry.get_tenant(request.tenant_id)
         size = page_limit(request.page_size)
@@ -110,7 +110,11 @@ def audited(
     return call
 
 
-def _check_reader(caller: Caller, tenant_id: str) -> None:
+def check_reader(caller: Caller, tenant_id: str) -> None:
+    """What is about all tenants is for platform admins; a tenant's own admin reads what is about its own.
+
+    Raises RoleNotAllowed, TenantNotFound.
+    """
     if caller.tenant is None:
         return
     if not tenant_id:
@@ -122,15 +126,22 @@ def _check_reader(caller: Caller, tenant_id: str) -> None:
 def _tenant_id(request: Any) -> str:
     """The tenant that a request names, where that is one's id."""
     updates = isinstance(request, v1.UpdateTenantRequest)
-    named: str = request.tenant.tenant_id if updates else request.tenant_id
+    named: str = request.tenant.tenant_id if updates else getattr(request, "tenant_id", "")
     return "" if tenant_id_violation("", named) else named
 
 
 def _touched(request: Any, other_tenant: str) -> list[str]:
     """What a refused request names, where it has the form of an id."""
     named = [f"tenants/{other_tenant}"] if other_tenant else []
-    for field, kind in (("key_id", "keys"), ("device_id", "devices")):
+    for field, kind, has_form in _NAMED:
         text = getattr(request, field, "")
-        if is_key_id(text):
+        if has_form(text):
             named.append(f"{kind}/{text}")
     return named
+
+
+_NAMED: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
+    ("key_id", "keys", is_key_id),
+    ("device_id", "devices", is_key_id),
+    ("operation_id", "operations", is_memory_id),
+)

@@ -9,6 +9,7 @@ from scrubjay.memory import Micros
 from scrubjay.wire import to_timestamp
 from tenants import forget_policy, quotas, receipt, write_settings
 from tenants.audit import AuditEvent
+from tenants.operation import OperationState, TenantOperation
 from tenants.tenant import ApiKey, Device, Tenant
 
 
@@ -48,6 +49,32 @@ def api_key_message(api_key: ApiKey) -> v1.ApiKey:
         revoked_at=_optional_timestamp(api_key.revoked_at),
         across_subjects=api_key.across_subjects,
     )
+
+
+def operation_message(operation: TenantOperation) -> v1.TenantOperation:
+    """All of one long operation."""
+    message = v1.TenantOperation(
+        operation=v1.LongRunningOperation(
+            id=operation.operation_id,
+            kind=operation.kind.value,
+            state=v1.OperationState.ValueType(operation.state),
+            phase=operation.phase,
+            done_count=operation.done,
+            total_count=operation.total,
+            parts_per_second=operation.per_second,
+            request_id=operation.request_id,
+            created_at=to_timestamp(operation.created_at),
+            updated_at=to_timestamp(operation.updated_at),
+            ended_at=_optional_timestamp(operation.ended_at),
+            error=v1.OperationError.FromString(operation.error) if operation.error else None,
+            tenant_id=operation.tenant_id,
+            cancellable=operation.cancellable and not operation.state.ended,
+            cancelling=operation.cancelling and not operation.state.ended,
+        )
+    )
+    if operation.state is OperationState.SUCCEEDED:
+        message.result.MergeFromString(operation.answer)
+    return message
 
 
 def device_message(device: Device) -> v1.Device:

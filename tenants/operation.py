@@ -1,4 +1,4 @@
-"""Values: a tenant's long operation, which goes on after the call that asked for it, whichever server ends."""
+"""Values: a tenant's long operation, which goes on after the call that asked for it and any server's end."""
 
 from __future__ import annotations
 

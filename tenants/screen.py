@@ -167,6 +167,43 @@ def erasure_table(erasure: v1.EraseSubjectResponse) -> Table:
     )
 
 
+def list_of_operations(operations: Iterable[v1.TenantOperation]) -> Table:
+    """A line for each."""
+    table = _columns("operation", "what", "tenant", "state", "phase", "done", "begun", "ended")
+    for each in operations:
+        one = each.operation
+        ended = _time(one.ended_at) if one.HasField("ended_at") else ""
+        state = v1.OperationState.Name(one.state).removeprefix("OPERATION_STATE_")
+        _add(
+            table, one.id, one.kind, one.tenant_id, state, one.phase, _done(one), _time(one.created_at), ended
+        )
+    return table
+
+
+def operation_table(operation: v1.TenantOperation) -> Table:
+    """All of one operation, and what came of it."""
+    one = operation.operation
+    lines = [
+        ("operation", one.id),
+        ("what", one.kind),
+        ("tenant", one.tenant_id or "(platform)"),
+        ("state", v1.OperationState.Name(one.state).removeprefix("OPERATION_STATE_")),
+        *((("phase", f"{one.phase}, {_done(one)}"),) if one.phase else ()),
+        *((("error", one.error.message),) if one.HasField("error") else ()),
+        ("begun", _time(one.created_at)),
+        *((("ended", _time(one.ended_at)),) if one.HasField("ended_at") else ()),
+    ]
+    for _, result in operation.result.ListFields():
+        lines += [(field.name.replace("_", " "), str(value)) for field, value in result.ListFields()]
+    return _details(*lines)
+
+
+def _done(operation: v1.LongRunningOperation) -> str:
+    of = f" of {operation.total_count}" if operation.total_count else ""
+    rate = f", {operation.parts_per_second:.0f} a second" if operation.parts_per_second else ""
+    return f"{operation.done_count}{of}{rate}"
+
+
 def list_of_events(events: Iterable[v1.AuditEvent]) -> Table:
     """A line for each."""
     table = _columns("no.", "when", "who", "what", "tenant", "on", "outcome", "detail")

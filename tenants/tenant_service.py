@@ -12,11 +12,11 @@ from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, quotas, write_settings
 from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
+from tenants.operation_door import OperationDoor
 from tenants.ownership import check_own, request_key
 from tenants.page_token import seal, unseal
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.states import DEFAULT_GRACE_DAYS
-from tenants.subject_door import SubjectDoor
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.validation import (
     fitting,
@@ -53,14 +53,20 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/RevokeDevice": TENANT_ADMINS,
         f"{_SERVICE}/ExportSubject": frozenset({Role.TENANT_ADMIN}),
         f"{_SERVICE}/EraseSubject": TENANT_ADMINS,
+        f"{_SERVICE}/GetTenantOperation": TENANT_ADMINS,
+        f"{_SERVICE}/ListTenantOperations": TENANT_ADMINS,
+        f"{_SERVICE}/CancelTenantOperation": TENANT_ADMINS,
+        f"{_SERVICE}/WaitTenantOperation": TENANT_ADMINS,
         f"{_SERVICE}/ListAuditEvents": TENANT_ADMINS,
         f"{_SERVICE}/VerifyAuditEvents": PLATFORM_ADMINS,
     }
 )
 """Which roles may call which RPC. Whose tenant a tenant's admin may name is checked here, per call."""
+WAITING = frozenset({f"{_SERVICE}/WaitTenantOperation"})
+"""The RPCs that may wait for work that takes long."""
 
 
-class TenantAdminService(SubjectDoor):
+class TenantAdminService(OperationDoor):
     """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.

@@ -215,8 +215,21 @@ class OperationEnded(ScrubjayError):
 
     def __init__(self, operation_id: str) -> None:
         super().__init__(
-            f"the operation {operation_id} has ended and can't be cancelled; delete what it stored instead",
+            f"the operation {operation_id} has ended, or come too far, and can't be cancelled",
             metadata={"operation_id": operation_id},
+        )
+
+
+class OperationUnderWay(ScrubjayError):
+    """Another operation has the tenant, or the shard, for itself."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_OPERATION_UNDER_WAY
+
+    def __init__(self, kind: str, operation_id: str) -> None:
+        super().__init__(
+            f"{kind} is under way as the operation {operation_id}; wait for its end, or cancel it",
+            metadata={"kind": kind, "operation_id": operation_id},
         )
 
 
@@ -430,13 +443,13 @@ class ServerBusy(ScrubjayError):
 
 
 class RateLimited(ServerBusy):
-    """More calls a second than the tenant's quotas allow."""
+    """More calls a second than the tenant's quotas allow, or its shard's limit."""
 
     reason = v1.ERROR_REASON_RATE_LIMITED
 
     def __init__(self, retry_after_seconds: float) -> None:
         super().__init__(
-            "this key, or its tenant, calls more often than it may; "
+            "this key, its tenant, or the shard of both, is called more often than it may be; "
             f"retry in {retry_after_seconds:.3g} seconds; nothing was done"
         )
         self.retry_after_seconds = retry_after_seconds

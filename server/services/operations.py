@@ -248,7 +248,7 @@ def _state(place: int, number: v1.OperationState.ValueType) -> OperationState:
 
 def _operation(job: Job) -> v1.LongRunningOperation:
     kind, _, name = job.key.stream.partition(":")
-    return v1.LongRunningOperation(
+    operation = v1.LongRunningOperation(
         id=job.id,
         kind=job.kind,
         state=v1.OperationState.ValueType(job.state),
@@ -260,5 +260,7 @@ def _operation(job: Job) -> v1.LongRunningOperation:
         updated_at=to_timestamp(job.updated_at),
         ended_at=None if job.ended_at is None else to_timestamp(job.ended_at),
         error=v1.OperationError.FromString(job.error) if job.error else None,
-        **{f"{kind}_id": name},
+        cancellable=not job.state.ended,
     )
+    setattr(operation, f"{kind}_id", name)
+    return operation

@@ -16,7 +16,8 @@ from tenants.database import compact
 from tenants.registry import rows
 from tenants.registry.audit import AuditLog
 from tenants.registry.once import Answer, Asked, RequestKey, once
-from tenants.registry.tables import api_keys, devices, enrolments, requests, tenants
+from tenants.registry.operations import check_alone
+from tenants.registry.tables import api_keys, devices, enrolments, operations, requests, tenants
 from tenants.tenant import Tenant, TenantState
 from tenants.write_settings import DEFAULT_SETTINGS
 
@@ -47,9 +48,11 @@ class Lives:
     def delete_tenant(
         self, tenant_id: str, grace_days: int, *, now: Micros, request: RequestKey | None = None
     ) -> Tenant:
-        """Let nobody use it, and purge it once the days of grace have passed."""
+        """Let nobody use it, and purge it once the days of grace have passed. Raises OperationUnderWay."""
         asked = Asked("delete_tenant", tenant_id, [grace_days], now, request, f"grace of {grace_days} days")
-        return self._move(tenant_id, asked, lambda tenant: states.deleted(tenant, grace_days, now))
+        return self._move(
+            tenant_id, asked, lambda tenant: states.deleted(tenant, grace_days, now), alone=True
+        )
 
     def undelete_tenant(self, tenant_id: str, *, now: Micros, request: RequestKey | None = None) -> Tenant:
         """Take a deletion back, before its purge has begun."""
@@ -86,9 +89,14 @@ class Lives:
 
     # --- parts ------------------------------------------------------------------------------------
 
-    def _move(self, tenant_id: str, asked: Asked, change: Callable[[Tenant], Tenant]) -> Tenant:
+    def _move(
+        self, tenant_id: str, asked: Asked, change: Callable[[Tenant], Tenant], *, alone: bool = False
+    ) -> Tenant:
         def move(connection: Connection) -> Answer:
-            return rows.kept_tenant(self._change(connection, tenant_id, change))
+            moved = self._change(connection, tenant_id, change)
+            if alone:
+                check_alone(connection, moved.incarnation)
+            return rows.kept_tenant(moved)
 
         with self._engine.begin() as connection:
             moved = rows.tenant(once(connection, self._audit, asked, move))
@@ -117,7 +125,12 @@ class Lives:
         return cls._change(connection, tenant.tenant_id, checked)
 
 
-_PLACES = {"enrolments": enrolments, "devices": devices, "API keys": api_keys}
+_PLACES = {
+    "enrolments": enrolments,
+    "devices": devices,
+    "API keys": api_keys,
+    "operations": operations,
+}
 """What the catalogue holds of a tenant, by the name that the receipt has for it."""
 
 

@@ -110,7 +110,8 @@ def _resource(answer: Answer) -> str:
     keys = [f"keys/{answer[name]['key_id']}" for name in ("old", "api_key") if name in answer]
     devices = [f"devices/{answer['device']['device_id']}"] if "device" in answer else []
     enrolments = [f"enrolments/{answer['enrolment_id']}"] if "enrolment_id" in answer else []
-    return " ".join((*keys, *devices, *enrolments))
+    operations = [f"operations/{answer['operation_id']}"] if "operation_id" in answer else []
+    return " ".join((*keys, *devices, *enrolments, *operations))
 
 
 def _incarnation(connection: Connection, tenant_id: str | None) -> str:

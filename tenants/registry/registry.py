@@ -33,6 +33,7 @@ from tenants.registry.enrolments import Enrolments
 from tenants.registry.keys import ApiKeys, NewApiKey
 from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, Asked, RequestKey, once
+from tenants.registry.operations import Operations
 from tenants.registry.subjects import Subjects
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.tenant import (
@@ -116,6 +117,7 @@ class Registry(ApiKeys):
         self.enrolments = Enrolments(engine, pepper=pepper, entropy=entropy, audit=self.audit)
         self.quota_book = QuotaBook(self.living)
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
+        self.operations = Operations(engine, entropy=entropy, audit=self.audit)
         self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
 

@@ -138,12 +138,12 @@ def read_tenant(connection: Connection, tenant_id: str, *, locked: bool = False)
     return tenant(row)
 
 
-def read_usable_tenant(connection: Connection, tenant_id: str) -> Tenant:
+def read_usable_tenant(connection: Connection, tenant_id: str, *, locked: bool = False) -> Tenant:
     """The tenant of this id, to which keys and devices may be given.
 
     Raises TenantNotFound, and TenantNotActive where it was deleted.
     """
-    found = read_tenant(connection, tenant_id)
+    found = read_tenant(connection, tenant_id, locked=locked)
     check_usable(found)
     return found
 

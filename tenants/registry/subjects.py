@@ -15,6 +15,7 @@ from tenants.database import compact
 from tenants.registry import rows
 from tenants.registry.audit import AuditLog
 from tenants.registry.once import Answer, Asked, RequestKey, once
+from tenants.registry.operations import check_alone
 from tenants.registry.tables import devices, enrolments
 from tenants.tenant import Caller, Device, Incarnation, Tenant
 
@@ -43,11 +44,12 @@ class Subjects:
         """End the subject's devices, which are told to delete what they hold, and delete its enrolments.
 
         Refused by this process when this returns, by others within the cache's seconds. Raises
-        TenantNotFound, TenantNotActive where the tenant was deleted, RequestIdReused.
+        TenantNotFound, TenantNotActive where the tenant was deleted, OperationUnderWay, RequestIdReused.
         """
 
         def erase(connection: Connection) -> Answer:
-            tenant = rows.read_usable_tenant(connection, tenant_id)
+            tenant = rows.read_usable_tenant(connection, tenant_id, locked=True)
+            check_alone(connection, tenant.incarnation)
             ended = {"revoked_at": func.coalesce(devices.c.revoked_at, now), "wipe": true()}
             connection.execute(update(devices).where(*_of(devices, tenant, subject)).values(ended))
             count = connection.execute(delete(enrolments).where(*_of(enrolments, tenant, subject))).rowcount

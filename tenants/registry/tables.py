@@ -15,6 +15,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Double,
     ForeignKeyConstraint,
     Index,
     LargeBinary,
@@ -26,6 +27,8 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
+    true,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -148,6 +151,45 @@ requests = Table(
 )
 """``tenant_id`` is whom the answer is about, NULL for the platform's keys."""
 
+operations = Table(
+    "catalogue_operations",
+    metadata,
+    Column("operation_id", String(36).with_variant(String(36, collation="C"), "postgresql"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("tenant_id", Text, nullable=False),
+    Column("incarnation", String(36), nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("phase", Text, nullable=False, server_default=""),
+    Column("done", BigInteger, nullable=False, server_default="0"),
+    Column("total", BigInteger, nullable=False, server_default="0"),
+    Column("per_second", Double, nullable=False, server_default="0"),
+    Column("asked", Text, nullable=False),
+    Column("notes", Text, nullable=False, server_default="{}"),
+    Column("answer", LargeBinary, nullable=False),
+    Column("error", LargeBinary, nullable=False),
+    Column("cancellable", Boolean, nullable=False, server_default=true()),
+    Column("cancelling", Boolean, nullable=False, server_default=false()),
+    Column("failures", BigInteger, nullable=False, server_default="0"),
+    Column("actor", Text, nullable=False),
+    Column("request_id", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("fence", BigInteger, nullable=False, server_default="0"),
+    Column("lease_until", BigInteger),
+    PrimaryKeyConstraint("operation_id", name="catalogue_operations_pk"),
+    Index("catalogue_operations_by_tenant", "tenant_id", "operation_id"),
+    # One open operation at a time: only one that has not ended has a lease_until.
+    Index(
+        "catalogue_operations_that_are_open",
+        "target",
+        unique=True,
+        sqlite_where=text("lease_until IS NOT NULL"),
+        postgresql_where=text("lease_until IS NOT NULL"),
+    ),
+)
+"""``asked`` and ``notes`` are JSON objects."""
 
 audit_events = Table(
     "catalogue_audit_events",

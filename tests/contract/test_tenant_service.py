@@ -650,6 +650,10 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
         "ExportSubject",
         "EraseSubject",
         "ListAuditEvents",
+        "GetTenantOperation",
+        "ListTenantOperations",
+        "CancelTenantOperation",
+        "WaitTenantOperation",
     }
 
 

@@ -106,6 +106,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED: the tenant has as many as its quotas allow; the metadata names the quota and its limit.
     Trying again does not help.
     """
+    ERROR_REASON_OPERATION_UNDER_WAY: _ErrorReason.ValueType  # 38
+    """FAILED_PRECONDITION: another operation has the tenant, or the shard, for itself; the metadata names it. Wait
+    for its end, or cancel it.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -193,5 +197,9 @@ ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 36
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 37
 """RESOURCE_EXHAUSTED: the tenant has as many as its quotas allow; the metadata names the quota and its limit.
 Trying again does not help.
+"""
+ERROR_REASON_OPERATION_UNDER_WAY: ErrorReason.ValueType  # 38
+"""FAILED_PRECONDITION: another operation has the tenant, or the shard, for itself; the metadata names it. Wait
+for its end, or cancel it.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -26,17 +26,17 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from scrubjay.v1 import error_reason_pb2 as scrubjay_dot_v1_dot_error__reason__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bscrubjay/v1/operation.proto\x12\x0bscrubjay.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1escrubjay/v1/error_reason.proto\"Y\n\x0eOperationError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12(\n\x06reason\x18\x02 \x01(\x0e\x32\x18.scrubjay.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"\x95\x03\n\x14LongRunningOperation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.scrubjay.v1.OperationState\x12\r\n\x05phase\x18\x04 \x01(\t\x12\x12\n\ndone_count\x18\x05 \x01(\x03\x12\x13\n\x0btotal_count\x18\x06 \x01(\x03\x12\x0f\n\x07user_id\x18\x07 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x08 \x01(\t\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x12\n\nrequest_id\x18\n \x01(\t\x12.\n\ncreated_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x05\x65rror\x18\x0e \x01(\x0b\x32\x1b.scrubjay.v1.OperationError*\xc5\x01\n\x0eOperationState\x12\x1f\n\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17OPERATION_STATE_PENDING\x10\x01\x12\x1b\n\x17OPERATION_STATE_RUNNING\x10\x02\x12\x1d\n\x19OPERATION_STATE_SUCCEEDED\x10\x03\x12\x1a\n\x16OPERATION_STATE_FAILED\x10\x04\x12\x1d\n\x19OPERATION_STATE_CANCELLED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bscrubjay/v1/operation.proto\x12\x0bscrubjay.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1escrubjay/v1/error_reason.proto\"Y\n\x0eOperationError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12(\n\x06reason\x18\x02 \x01(\x0e\x32\x18.scrubjay.v1.ErrorReason\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xeb\x03\n\x14LongRunningOperation\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.scrubjay.v1.OperationState\x12\r\n\x05phase\x18\x04 \x01(\t\x12\x12\n\ndone_count\x18\x05 \x01(\x03\x12\x13\n\x0btotal_count\x18\x06 \x01(\x03\x12\x0f\n\x07user_id\x18\x07 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x08 \x01(\t\x12\x0e\n\x06run_id\x18\t \x01(\t\x12\x12\n\nrequest_id\x18\n \x01(\t\x12.\n\ncreated_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x05\x65rror\x18\x0e \x01(\x0b\x32\x1b.scrubjay.v1.OperationError\x12\x11\n\ttenant_id\x18\x0f \x01(\t\x12\x18\n\x10parts_per_second\x18\x10 \x01(\x01\x12\x13\n\x0b\x63\x61ncellable\x18\x11 \x01(\x08\x12\x12\n\ncancelling\x18\x12 \x01(\x08*\xc5\x01\n\x0eOperationState\x12\x1f\n\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17OPERATION_STATE_PENDING\x10\x01\x12\x1b\n\x17OPERATION_STATE_RUNNING\x10\x02\x12\x1d\n\x19OPERATION_STATE_SUCCEEDED\x10\x03\x12\x1a\n\x16OPERATION_STATE_FAILED\x10\x04\x12\x1d\n\x19OPERATION_STATE_CANCELLED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'scrubjay.v1.operation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OPERATIONSTATE']._serialized_start=609
-  _globals['_OPERATIONSTATE']._serialized_end=806
+  _globals['_OPERATIONSTATE']._serialized_start=695
+  _globals['_OPERATIONSTATE']._serialized_end=892
   _globals['_OPERATIONERROR']._serialized_start=109
   _globals['_OPERATIONERROR']._serialized_end=198
   _globals['_LONGRUNNINGOPERATION']._serialized_start=201
-  _globals['_LONGRUNNINGOPERATION']._serialized_end=606
+  _globals['_LONGRUNNINGOPERATION']._serialized_end=692
 # @@protoc_insertion_point(module_scope)

@@ -88,7 +88,7 @@ Global___OperationError: _TypeAlias = OperationError  # noqa: Y015
 @_typing.final
 class LongRunningOperation(_message.Message):
     """Work that was acknowledged durably and goes on after the call that asked for it. It is known for 24 hours
-    after its end.
+    after its end, one on a tenant for 30 days.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -107,6 +107,10 @@ class LongRunningOperation(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     ENDED_AT_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    PARTS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    CANCELLABLE_FIELD_NUMBER: _builtins.int
+    CANCELLING_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Its id, a UUIDv7."""
     kind: _builtins.str
@@ -116,7 +120,9 @@ class LongRunningOperation(_message.Message):
     phase: _builtins.str
     """What is being done, in a word or two for a person. Written every few seconds."""
     done_count: _builtins.int
-    """How many of total_count parts are done; the parts of an Add are its messages."""
+    """How many of total_count parts are done; the parts of an Add are its messages, those of an operation on a
+    tenant mostly memories, counted anew in each phase.
+    """
     total_count: _builtins.int
     """See done_count."""
     user_id: _builtins.str
@@ -127,6 +133,14 @@ class LongRunningOperation(_message.Message):
     """The subject it writes to, where that is a run."""
     request_id: _builtins.str
     """The request_id of the call that asked for it."""
+    tenant_id: _builtins.str
+    """The tenant that it is about, where it is an operation on a tenant."""
+    parts_per_second: _builtins.float
+    """How many parts are done a second in this phase."""
+    cancellable: _builtins.bool
+    """Whether it can still be cancelled."""
+    cancelling: _builtins.bool
+    """Whether it is to be cancelled, and takes back what it did."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was acknowledged."""
@@ -160,10 +174,14 @@ class LongRunningOperation(_message.Message):
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         ended_at: _timestamp_pb2.Timestamp | None = ...,
         error: Global___OperationError | None = ...,
+        tenant_id: _builtins.str = ...,
+        parts_per_second: _builtins.float = ...,
+        cancellable: _builtins.bool = ...,
+        cancelling: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ended_at", b"ended_at", "error", b"error", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "created_at", b"created_at", "done_count", b"done_count", "ended_at", b"ended_at", "error", b"error", "id", b"id", "kind", b"kind", "phase", b"phase", "request_id", b"request_id", "run_id", b"run_id", "state", b"state", "total_count", b"total_count", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "cancellable", b"cancellable", "cancelling", b"cancelling", "created_at", b"created_at", "done_count", b"done_count", "ended_at", b"ended_at", "error", b"error", "id", b"id", "kind", b"kind", "parts_per_second", b"parts_per_second", "phase", b"phase", "request_id", b"request_id", "run_id", b"run_id", "state", b"state", "tenant_id", b"tenant_id", "total_count", b"total_count", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,12 +5,14 @@ isort:skip_file
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from scrubjay.v1 import memory_service_pb2 as _memory_service_pb2
+from scrubjay.v1 import operation_pb2 as _operation_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -1670,3 +1672,262 @@ class VerifyAuditEventsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___VerifyAuditEventsResponse: _TypeAlias = VerifyAuditEventsResponse  # noqa: Y015
+
+@_typing.final
+class TenantOperation(_message.Message):
+    """A long operation on a tenant, or on a shard. While it is open it has the tenant for itself: no other one
+    begins, and the tenant is not deleted.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> _operation_pb2.LongRunningOperation:
+        """How it stands."""
+
+    @_builtins.property
+    def result(self) -> Global___TenantOperationResult:
+        """What came of it, once it has succeeded."""
+
+    def __init__(
+        self,
+        *,
+        operation: _operation_pb2.LongRunningOperation | None = ...,
+        result: Global___TenantOperationResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantOperation: _TypeAlias = TenantOperation  # noqa: Y015
+
+@_typing.final
+class TenantOperationResult(_message.Message):
+    """What came of a long operation, by its kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TenantOperationResult: _TypeAlias = TenantOperationResult  # noqa: Y015
+
+@_typing.final
+class GetTenantOperationRequest(_message.Message):
+    """Asks for one operation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    """The operation's id."""
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation_id", b"operation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTenantOperationRequest: _TypeAlias = GetTenantOperationRequest  # noqa: Y015
+
+@_typing.final
+class GetTenantOperationResponse(_message.Message):
+    """The operation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """How it stands."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetTenantOperationResponse: _TypeAlias = GetTenantOperationResponse  # noqa: Y015
+
+@_typing.final
+class ListTenantOperationsRequest(_message.Message):
+    """Asks for operations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    OPEN_ONLY_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """Only those on this tenant. A tenant's own admin names its own. Empty: all."""
+    open_only: _builtins.bool
+    """Only those that have not ended."""
+    page_size: _builtins.int
+    """At most this many. Default 100, at most 1000."""
+    page_token: _builtins.str
+    """From the page before. Empty: the first page."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        open_only: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["open_only", b"open_only", "page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTenantOperationsRequest: _TypeAlias = ListTenantOperationsRequest  # noqa: Y015
+
+@_typing.final
+class ListTenantOperationsResponse(_message.Message):
+    """A page of operations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """For the next page. Empty: this was the last."""
+    @_builtins.property
+    def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___TenantOperation]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        operations: _abc.Iterable[Global___TenantOperation] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "operations", b"operations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTenantOperationsResponse: _TypeAlias = ListTenantOperationsResponse  # noqa: Y015
+
+@_typing.final
+class CancelTenantOperationRequest(_message.Message):
+    """Has an operation taken back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    operation_id: _builtins.str
+    """The operation's id."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        operation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation_id", b"operation_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelTenantOperationRequest: _TypeAlias = CancelTenantOperationRequest  # noqa: Y015
+
+@_typing.final
+class CancelTenantOperationResponse(_message.Message):
+    """What was cancelled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """How it stands: it may still take back what it did."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CancelTenantOperationResponse: _TypeAlias = CancelTenantOperationResponse  # noqa: Y015
+
+@_typing.final
+class WaitTenantOperationRequest(_message.Message):
+    """Waits for an operation's end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    TIMEOUT_FIELD_NUMBER: _builtins.int
+    operation_id: _builtins.str
+    """The operation's id."""
+    @_builtins.property
+    def timeout(self) -> _duration_pb2.Duration:
+        """Wait at most so long. Default: until shortly before the call's deadline, which ends any wait."""
+
+    def __init__(
+        self,
+        *,
+        operation_id: _builtins.str = ...,
+        timeout: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation_id", b"operation_id", "timeout", b"timeout"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitTenantOperationRequest: _TypeAlias = WaitTenantOperationRequest  # noqa: Y015
+
+@_typing.final
+class WaitTenantOperationResponse(_message.Message):
+    """How it stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """Ended, or as it stood when the time was over."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WaitTenantOperationResponse: _TypeAlias = WaitTenantOperationResponse  # noqa: Y015

@@ -115,6 +115,26 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
                 _registered_method=True)
+        self.GetTenantOperation = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/GetTenantOperation',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationResponse.FromString,
+                _registered_method=True)
+        self.ListTenantOperations = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ListTenantOperations',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantOperationsRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantOperationsResponse.FromString,
+                _registered_method=True)
+        self.CancelTenantOperation = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/CancelTenantOperation',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CancelTenantOperationRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CancelTenantOperationResponse.FromString,
+                _registered_method=True)
+        self.WaitTenantOperation = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/WaitTenantOperation',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationResponse.FromString,
+                _registered_method=True)
         self.ListAuditEvents = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/ListAuditEvents',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListAuditEventsRequest.SerializeToString,
@@ -251,6 +271,35 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetTenantOperation(self, request, context):
+        """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
+        admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTenantOperations(self, request, context):
+        """Returns long operations on tenants, newest first, in pages. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelTenantOperation(self, request, context):
+        """Has a long operation take back what it did. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WaitTenantOperation(self, request, context):
+        """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAuditEvents(self, request, context):
         """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins.
         """
@@ -348,6 +397,26 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.EraseSubject,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.SerializeToString,
+            ),
+            'GetTenantOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTenantOperation,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationResponse.SerializeToString,
+            ),
+            'ListTenantOperations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenantOperations,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantOperationsRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantOperationsResponse.SerializeToString,
+            ),
+            'CancelTenantOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelTenantOperation,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CancelTenantOperationRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CancelTenantOperationResponse.SerializeToString,
+            ),
+            'WaitTenantOperation': grpc.unary_unary_rpc_method_handler(
+                    servicer.WaitTenantOperation,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationResponse.SerializeToString,
             ),
             'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditEvents,
@@ -793,6 +862,114 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/EraseSubject',
             scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTenantOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/GetTenantOperation',
+            scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenantOperations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ListTenantOperations',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantOperationsRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListTenantOperationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelTenantOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/CancelTenantOperation',
+            scrubjay_dot_v1_dot_tenant__service__pb2.CancelTenantOperationRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.CancelTenantOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WaitTenantOperation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/WaitTenantOperation',
+            scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -81,6 +81,16 @@ class TenantAdminServiceStub:
     """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
     it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
     """
+    GetTenantOperation: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.GetTenantOperationRequest, _tenant_service_pb2.GetTenantOperationResponse]
+    """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
+    admins.
+    """
+    ListTenantOperations: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListTenantOperationsRequest, _tenant_service_pb2.ListTenantOperationsResponse]
+    """Returns long operations on tenants, newest first, in pages. Platform admins, and the tenant's own admins."""
+    CancelTenantOperation: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.CancelTenantOperationRequest, _tenant_service_pb2.CancelTenantOperationResponse]
+    """Has a long operation take back what it did. Platform admins, and the tenant's own admins."""
+    WaitTenantOperation: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.WaitTenantOperationRequest, _tenant_service_pb2.WaitTenantOperationResponse]
+    """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins."""
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]
     """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
     VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]
@@ -141,6 +151,16 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
     it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
     """
+    GetTenantOperation: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.GetTenantOperationRequest, _tenant_service_pb2.GetTenantOperationResponse]  # type: ignore[assignment]
+    """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
+    admins.
+    """
+    ListTenantOperations: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListTenantOperationsRequest, _tenant_service_pb2.ListTenantOperationsResponse]  # type: ignore[assignment]
+    """Returns long operations on tenants, newest first, in pages. Platform admins, and the tenant's own admins."""
+    CancelTenantOperation: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.CancelTenantOperationRequest, _tenant_service_pb2.CancelTenantOperationResponse]  # type: ignore[assignment]
+    """Has a long operation take back what it did. Platform admins, and the tenant's own admins."""
+    WaitTenantOperation: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.WaitTenantOperationRequest, _tenant_service_pb2.WaitTenantOperationResponse]  # type: ignore[assignment]
+    """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins."""
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
     """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
     VerifyAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]  # type: ignore[assignment]
@@ -294,6 +314,40 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
         it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
         """
+
+    @_abc_1.abstractmethod
+    def GetTenantOperation(
+        self,
+        request: _tenant_service_pb2.GetTenantOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.GetTenantOperationResponse, _abc.Awaitable[_tenant_service_pb2.GetTenantOperationResponse]]:
+        """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
+        admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ListTenantOperations(
+        self,
+        request: _tenant_service_pb2.ListTenantOperationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ListTenantOperationsResponse, _abc.Awaitable[_tenant_service_pb2.ListTenantOperationsResponse]]:
+        """Returns long operations on tenants, newest first, in pages. Platform admins, and the tenant's own admins."""
+
+    @_abc_1.abstractmethod
+    def CancelTenantOperation(
+        self,
+        request: _tenant_service_pb2.CancelTenantOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.CancelTenantOperationResponse, _abc.Awaitable[_tenant_service_pb2.CancelTenantOperationResponse]]:
+        """Has a long operation take back what it did. Platform admins, and the tenant's own admins."""
+
+    @_abc_1.abstractmethod
+    def WaitTenantOperation(
+        self,
+        request: _tenant_service_pb2.WaitTenantOperationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.WaitTenantOperationResponse, _abc.Awaitable[_tenant_service_pb2.WaitTenantOperationResponse]]:
+        """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins."""
 
     @_abc_1.abstractmethod
     def ListAuditEvents(

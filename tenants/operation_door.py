@@ -1,0 +1,159 @@
+"""The door of tenants' long operations: how they stand, and what the RPCs that begin some are built on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from scrubjay import v1
+from scrubjay.errors import InvalidField, check
+from scrubjay.memory import JsonValue, Micros, request_id_violation
+from tenants.audit_door import audited, check_reader
+from tenants.messages import operation_message
+from tenants.operation import Kind, TenantOperation
+from tenants.ownership import check_own, request_key
+from tenants.page_token import seal, unseal
+from tenants.registry import Registry
+from tenants.subject_door import SubjectDoor, Subjects
+from tenants.tenant import Caller, Incarnation, tenant_id_violation
+from tenants.validation import named_violation, page_limit
+
+LOOK_SECONDS = 0.2
+"""How often a call that waits looks."""
+
+
+class _Ending(Protocol):
+    """When a call that waits is over before its time."""
+
+    def on_end(self, hook: Callable[[], object]) -> None:
+        """Call ``hook`` then."""
+
+
+class Patience(Protocol):
+    """How long a call may wait, and in whose slot."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it may wait from now on."""
+
+    def waiting(self) -> AbstractContextManager[_Ending]:
+        """The block may wait, until the ending at most."""
+
+
+class OperationDoor(SubjectDoor):
+    """Tells of long operations, and begins them; a part of TenantAdminService.
+
+    ``begun`` is set where one was begun or cancelled.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        secret: bytes,
+        clock: Callable[[], Micros],
+        subjects: Subjects,
+        begun: threading.Event | None = None,
+    ) -> None:
+        super().__init__(registry, secret, clock, subjects)
+        self._begun = begun or threading.Event()
+
+    def get_tenant_operation(
+        self, request: v1.GetTenantOperationRequest, caller: Caller
+    ) -> v1.GetTenantOperationResponse:
+        """Raises InvalidField, OperationNotFound."""
+        found = self._operation(request.operation_id, caller)
+        return v1.GetTenantOperationResponse(operation=operation_message(found))
+
+    def list_tenant_operations(
+        self, request: v1.ListTenantOperationsRequest, caller: Caller
+    ) -> v1.ListTenantOperationsResponse:
+        """Raises InvalidField, RoleNotAllowed, TenantNotFound."""
+        check(tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None)
+        check_reader(caller, request.tenant_id)
+        if request.tenant_id:
+            self._registry.get_tenant(request.tenant_id)
+        size, life = page_limit(request.page_size), _life(caller)
+        purpose = f"operations of {life or request.tenant_id} {request.open_only}"
+        before = ""
+        if request.page_token:
+            (before,) = unseal(self._secret, purpose, request.page_token, (str,))
+        found = self._registry.operations.list_operations(
+            size + 1, before, tenant_id=request.tenant_id, incarnation=life, open_only=request.open_only
+        )
+        page, more = found[:size], len(found) > size
+        return v1.ListTenantOperationsResponse(
+            operations=map(operation_message, page),
+            next_page_token=seal(self._secret, purpose, (page[-1].operation_id,)) if more else "",
+        )
+
+    @audited
+    def cancel_tenant_operation(
+        self, request: v1.CancelTenantOperationRequest, caller: Caller
+    ) -> v1.CancelTenantOperationResponse:
+        """Raises InvalidField, OperationNotFound, OperationEnded, RequestIdReused."""
+        check(
+            request_id_violation(request.request_id),
+            named_violation("operation_id", request.operation_id, "an operation"),
+        )
+        cancelled = self._registry.operations.cancel(
+            request.operation_id,
+            _life(caller),
+            now=self._clock(),
+            request=request_key(request.request_id, caller),
+        )
+        self._begun.set()
+        return v1.CancelTenantOperationResponse(operation=operation_message(cancelled))
+
+    def wait_tenant_operation(
+        self, request: v1.WaitTenantOperationRequest, caller: Caller, patience: Patience
+    ) -> v1.WaitTenantOperationResponse:
+        """Raises InvalidField, OperationNotFound, ServerBusy, Unavailable."""
+        found, seconds = self._operation(request.operation_id, caller), patience.seconds
+        if request.HasField("timeout"):
+            asked = request.timeout.ToMicroseconds() / 1_000_000
+            if asked < 0:
+                raise InvalidField.of("timeout", f"is {asked} s; give none, or a time that is not below 0")
+            seconds = min(seconds, asked)
+        due = time.monotonic() + seconds
+        if not found.state.ended:
+            with patience.waiting() as ending:
+                over = threading.Event()
+                ending.on_end(over.set)
+                while not found.state.ended and (left := due - time.monotonic()) > 0:
+                    if over.wait(min(left, LOOK_SECONDS)):
+                        break
+                    found = self._operation(request.operation_id, caller)
+        return v1.WaitTenantOperationResponse(operation=operation_message(found))
+
+    # --- for the RPCs that begin some ---------------------------------------------------------------
+
+    def _begin(
+        self, kind: Kind, request: Any, caller: Caller, asked: Mapping[str, JsonValue]
+    ) -> v1.TenantOperation:
+        """Begin what a request with a ``request_id`` and a ``tenant_id`` asks for.
+
+        Raises InvalidField, TenantNotFound, TenantNotActive, OperationUnderWay, RequestIdReused.
+        """
+        check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
+        check_own(caller, request.tenant_id)
+        begun = self._registry.operations.begin(
+            kind,
+            request.tenant_id,
+            asked,
+            now=self._clock(),
+            request=request_key(request.request_id, caller),
+        )
+        self._begun.set()
+        return operation_message(begun)
+
+    def _operation(self, operation_id: str, caller: Caller) -> TenantOperation:
+        check(named_violation("operation_id", operation_id, "an operation"))
+        return self._registry.operations.get(operation_id, _life(caller))
+
+
+def _life(caller: Caller) -> Incarnation | None:
+    """Whose operations the caller sees: a platform admin all of them."""
+    return None if caller.tenant is None else caller.tenant.incarnation
