@@ -197,6 +197,7 @@ def test_every_rpc_that_writes_has_a_request_id() -> None:
     reading = {
         *("Get", "BatchGet", "List", "Search", "ExplainMiss", "Context", "History", "Watch"),
         *("GetOperation", "ListOperations", "WaitOperation", "ListEntities", "ListRelations"),
+        *("GetTenantOperation", "ListTenantOperations", "WaitTenantOperation"),
         *("GetTenant", "ListTenants", "ListDevices", "ListAuditEvents", "VerifyAuditEvents"),
         "ExportSubject",
     }
