@@ -35,6 +35,7 @@ from server.providers.endpoint import EndpointSettings
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
 from server.providers.reranker import TIMEOUT_SECONDS, ChatReranker, EndpointReranker, Reranker
+from server.rates import CallLimits
 from server.router import Router
 from server.services import memory_service, sync_service
 from server.services.operations import ADD
@@ -48,7 +49,7 @@ from server.store.memory_store import MemoryStore
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
 from tenants.operation import Kind
-from tenants.registry import FirstCredentials, Registry, open_catalogue
+from tenants.registry import FirstCredentials, Registry, open_catalogue, usage
 from tenants.tenant import Role
 
 SEMANTICS = "scrubjay.semantics"
@@ -150,7 +151,9 @@ class App:
                 queued=settings.queued_calls,
                 streams=settings.watch_streams,
             )
-            door = Door(registry, ALLOWED, slots, memory_service.WAITING | tenant_service.WAITING)
+            limits = CallLimits(settings.shard_calls_per_second)
+            waiting = memory_service.WAITING | tenant_service.WAITING
+            door = Door(registry, ALLOWED, slots, waiting, limits, registry.usage.counter)
             self.address = _serve(settings, door, slots, services, embedder.space.semantic, stack)
             self._stack = stack.pop_all()
 
@@ -278,7 +281,7 @@ def _shards(settings: Settings, embedder: Embedder, registry: Registry, stack: E
         shelf = Shelf(settings.data_dir / "index" / name, space=space, dimension=dimension)
         cache = StreamCache(store, shelf, space=space, dimension=dimension, budget_bytes=budget_bytes)
         stack.callback(cache.close)
-        shards[name] = shard = Shard(name, store, cache)
+        shards[name] = shard = Shard(name, store, cache, registry.usage.counter.count_memories)
         if not store.exclusive:
             stack.enter_context(closing(HeadListener(url, shard.hub.notify, shard.hub.notify_all)))
     return shards
@@ -303,6 +306,8 @@ def _run_beside(
     stack.enter_context(closing(Periodic("links", linking.INTERVAL_SECONDS, linker.run)))
     sweeper = forgetting.Sweeper(router, registry.every_tenant, clock)
     stack.enter_context(closing(Periodic("sweep", forgetting.INTERVAL_SECONDS, sweeper.run)))
+    stack.callback(registry.usage.write)
+    stack.enter_context(closing(Periodic("usage", usage.INTERVAL_SECONDS, registry.usage.write)))
     purger = purging.Purger(shards, registry.lives, snapshots, clock)
     stack.enter_context(closing(Periodic("purge", purging.INTERVAL_SECONDS, purger.run)))
     for name, shard in shards.items():

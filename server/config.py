@@ -108,6 +108,12 @@ class Settings(BaseSettings):
         le=3650,
         description="Days that deletions are told to devices; one that was away longer loads anew.",
     )
+    shard_calls_per_second: float = Field(
+        default=0,
+        ge=0,
+        description="Calls a second on the memories of one shard, counted by each server on its own; 0: no "
+        "limit. One tenant leaves half of what was saved up to the others.",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Least level logged."
     )

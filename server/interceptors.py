@@ -28,7 +28,6 @@ from scrubjay.errors import (
     InternalError,
     InvalidField,
     MessageTooLarge,
-    RateLimited,
     RoleNotAllowed,
     ScrubjayError,
     TenantDeleting,
@@ -40,10 +39,10 @@ from scrubjay.memory import ClientId, Micros, name_violation
 from scrubjay.status import STATUS_KEY, to_status
 from server.ending import Ending
 from server.patience import Patience
-from server.rates import Rates
+from server.rates import CallLimits
 from server.slots import Slots
-from tenants.quotas import UNLIMITED
 from tenants.tenant import API_KEY_ROLES, Caller, Role, TenantState
+from tenants.usage import UsageCounter
 
 TRANSPORT_BYTES = MAX_ANSWER_BYTES
 """gRPC itself cuts off here, both ways, with a status that has no reason; a request between
@@ -77,8 +76,8 @@ class Authenticator(Protocol):
 class Door:
     """Makes gRPC handlers of a service's methods. ``slots`` bounds the calls of all of them together.
 
-    ``waiting`` are the RPCs whose methods may wait for work that takes long. ``rates`` counts the calls of
-    tenants whose quotas limit them.
+    ``waiting`` are the RPCs whose methods may wait for work that takes long. ``limits`` says who calls too
+    often, and ``usage`` counts what is called.
     """
 
     def __init__(
@@ -87,14 +86,16 @@ class Door:
         allowed: Mapping[str, frozenset[Role]],
         slots: Slots,
         waiting: Collection[str] = (),
-        rates: Rates | None = None,
+        limits: CallLimits | None = None,
+        usage: UsageCounter | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._allowed = allowed
         self._slots = slots
         self._waiting = frozenset(waiting)
         self._tenants = _Tenants()
-        self._rates = rates or Rates()
+        self._limits = limits or CallLimits()
+        self._usage = usage or UsageCounter()
 
     def handlers(
         self, service: descriptor.ServiceDescriptor, implementation: object
@@ -118,23 +119,29 @@ class Door:
     def _handler(
         self, path: str, request_type: type[Message], method: Method | WaitingMethod, waits: bool
     ) -> Handler:
-        slots, tenants = self._slots.handler, self._tenants
+        slots, tenants, count = self._slots.handler, self._tenants, self._usage.count_call
+        rpc = path.rpartition("/")[2]
         call: Callable[..., Message | bytes] = method
 
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
+            caller: Caller | None = None
             try:
                 metadata = _metadata(context)
                 tenant = tenants.of(_key(metadata)) or self._introduced(path, context, metadata)
                 slots.take(tenant)
                 try:
                     caller = self._caller(path, context, metadata)
-                    self._admit(caller)
+                    self._limits.admit(caller)
                     patience = (Patience(self._slots, context, tenant),) if waits else ()
                     answer = call(_parse(request_type, body), caller, *patience)
-                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+                    encoded = answer if isinstance(answer, bytes) else answer.SerializeToString()
+                    count(caller, rpc, len(body), len(encoded))
+                    return encoded
                 finally:
                     slots.give_back(tenant)
             except Exception as error:
+                if caller is not None:
+                    count(caller, rpc, len(body), 0, refused=1)
                 _refuse(context, error, path)
 
         return handle
@@ -151,36 +158,31 @@ class Door:
     def _streaming_handler(
         self, path: str, request_type: type[Message], method: StreamingMethod
     ) -> StreamingHandler:
+        count, rpc = self._usage.count_call, path.rpartition("/")[2]
+
         def handle(body: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
             ending = Ending()
+            caller: Caller | None = None
             try:
                 with self._slots.stream():
                     metadata = _metadata(context)
                     caller = self._caller(path, context, metadata)
-                    self._admit(caller)
+                    count(caller, rpc, len(body), 0)
+                    self._limits.admit(caller)
                     if not context.add_callback(ending.end):
                         return
                     with self._slots.living(caller.key_id, ending):
                         responses = method(_parse(request_type, body), caller, ending)
                         look = partial(self._caller, path, context, metadata)
-                        yield from self._checked(responses, ending, look, caller)
+                        for response in self._checked(responses, ending, look, caller):
+                            count(caller, rpc, 0, len(response), calls=0)
+                            yield response
             except Exception as error:
+                if caller is not None:
+                    count(caller, rpc, 0, 0, calls=0, refused=1)
                 _refuse(context, error, path)
 
         return handle
-
-    def _admit(self, caller: Caller) -> None:
-        """Count a call on a tenant's memories, where the tenant's quotas limit them."""
-        tenant = caller.tenant
-        if tenant is None or tenant.quotas is UNLIMITED or caller.role is Role.TENANT_ADMIN:
-            return
-        limits = (
-            (tenant.incarnation, tenant.quotas.calls_per_second),
-            (caller.key_id, tenant.quotas.calls_per_second_per_key),
-        )
-        wait = self._rates.wait_seconds([(name, rate) for name, rate in limits if rate])
-        if wait:
-            raise RateLimited(wait)
 
     @staticmethod
     def _checked(

@@ -13,19 +13,17 @@ from operator import attrgetter
 
 from scrubjay import v1
 from scrubjay.memory import ClientId, JsonValue, Memory, MemoryId, Subject
-from scrubjay.merge import Outcome, put
+from scrubjay.merge import put
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import from_stored, to_message
 from server.ingest.entities.linking import names_in
-from server.store.history import HistoryChange, HistoryRow
+from server.store.history import STORED, HistoryRow, made, stored
 from server.store.memory_store import Change, Reading, StreamKey
 from server.store.rows import private_to
 from tenants.tenant import Incarnation
 
 _PAGE = 1000
-STORED = (Outcome.APPLIED, Outcome.APPLIED_CONCURRENT)
-"""How writes end that change what stands."""
 
 
 def rewound(
@@ -52,17 +50,6 @@ def rewound(
             # An older operation's old values are those that stood before.
             values.setdefault(row.memory_id, {}).update((one.field, one.old) for one in stored(row))
     return {i: memory and put(memory, values.get(i, {})) for i, memory in memories.items()}
-
-
-def made(row: HistoryRow) -> bool:
-    """Whether the operation made its memory: a create that came second is joined into the first."""
-    first = any(change.field == "content" and change.old is None for change in stored(row))
-    return row.kind is OperationKind.CREATE and first
-
-
-def stored(row: HistoryRow) -> list[HistoryChange]:
-    """The operation's writes that changed what stood."""
-    return [change for change in row.changes if change.outcome in STORED]
 
 
 def retold(operations: Iterable[HistoryRow], subject: Subject) -> Memory | None:

@@ -14,8 +14,8 @@ from scrubjay.merge import KEYED_FIELDS, WriteResult, put
 from server.ingest.adding import Added, Draft, add
 from server.ingest.author import Author
 from server.ingest.edits import Edit, update
-from server.past import made, stored, taken_away
-from server.store.history import HistoryChange, HistoryRow
+from server.past import taken_away
+from server.store.history import HistoryChange, HistoryRow, made, stored
 from server.store.memory_store import Reading, StoredMemory, StreamKey, Writing
 
 

@@ -32,6 +32,8 @@ from tenants.tenant import Incarnation
 
 Answer = TypeVar("Answer", bound=Message)
 T = TypeVar("T")
+CountMade = Callable[[Incarnation, str, int], object]
+"""Told of memories that were made: of which tenant, for which key, how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,15 @@ class Request:
 class ShardParts:
     """One shard's store, what it keeps in memory, and who waits for it."""
 
-    def __init__(self, name: str, store: MemoryStore, cache: StreamCache) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: MemoryStore,
+        cache: StreamCache,
+        count_made: CountMade = lambda *_: None,
+    ) -> None:
         self.name = name
+        self._count_made = count_made
         self.highest = CommitStamp(0)
         self._store = store
         self._cache = cache
@@ -129,6 +138,7 @@ class ShardParts:
             request.keep(writing, answer, locked)
             heads = {key: head.head for key in locked if (head := writing.head(key)) is not None}
             writing.on_commit(lambda: self._note(heads))
+            writing.on_commit(lambda: self._count(writing))
             return answer
 
         return self._store.write(locked, once, tenant=request.incarnation)
@@ -141,9 +151,14 @@ class ShardParts:
             head = writing.advanced.get(key)
             if head is not None:
                 writing.on_commit(lambda: self._note({key: head.head}))
+                writing.on_commit(lambda: self._count(writing))
             return result
 
         return self._store.write([key], noted)
+
+    def _count(self, writing: Writing) -> None:
+        for (incarnation, key_id), memories in writing.made.items():
+            self._count_made(incarnation, key_id, memories)
 
     def _note(self, heads: Mapping[StreamKey, CommitStamp]) -> None:
         for key, head in heads.items():

@@ -55,6 +55,21 @@ class HistoryRow:
     reason: str = ""
 
 
+STORED = (Outcome.APPLIED, Outcome.APPLIED_CONCURRENT)
+"""How writes end that change what stands."""
+
+
+def made(row: HistoryRow) -> bool:
+    """Whether the operation made its memory: a create that came second is joined into the first."""
+    first = any(change.field == "content" and change.old is None for change in stored(row))
+    return row.kind is OperationKind.CREATE and first
+
+
+def stored(row: HistoryRow) -> list[HistoryChange]:
+    """The operation's writes that changed what stood."""
+    return [change for change in row.changes if change.outcome in STORED]
+
+
 def encode_changes(changes: Iterable[HistoryChange]) -> str:
     """Changes as JSON text. Neighbours that share stamp, base and outcome name them once."""
     groups: list[JsonValue] = [

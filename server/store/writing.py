@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from scrubjay.stamp import CommitStamp, Stamp, next_commit_stamp
 from server.ingest.words import mark
 from server.store.entities import EntityWriting
 from server.store.erasing import ErasureWriting
-from server.store.history import HistoryRow
+from server.store.history import HistoryRow, made
 from server.store.jobs import JobWriting
 from server.store.listener import tell
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
@@ -45,7 +46,10 @@ PURGED_AT_ONCE = 16
 
 
 class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting, ErasureWriting):
-    """What one unit may do to the streams it named; undone together where the unit raises."""
+    """What one unit may do to the streams it named; undone together where the unit raises.
+
+    ``made`` counts the memories that it made, by tenant and by the key that vouched for them.
+    """
 
     def __init__(self, transaction: Transaction, heads: Mapping[StreamKey, StreamHead]) -> None:
         Reading.__init__(self, transaction)
@@ -59,6 +63,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         self.advanced: dict[StreamKey, StreamHead] = {}
         self.requested: dict[Incarnation, Micros] = {}
         self.stock: dict[Incarnation, Stock] = {}
+        self.made = Counter[tuple[Incarnation, str]]()
         self.hooks: list[Callable[[], object]] = []
 
     def head(self, key: StreamKey) -> StreamHead | None:
@@ -172,8 +177,10 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
     def add_history(self, key: StreamKey, rows: Iterable[HistoryRow]) -> None:
         """Record operations, each under a commit stamp of its own."""
         self._named(key)
-        if values := [history_row(key, row) for row in rows]:
+        recorded = list(rows)
+        if values := [history_row(key, row) for row in recorded]:
             self._transaction.run_many(_INSERT_HISTORY, values)
+            self.made.update((key.incarnation, row.actor) for row in recorded if made(row))
             self._count(key, Stock(bytes=sum(len(row["changes"].encode()) for row in values)))
 
     def put_vectors(self, key: StreamKey, space: str, made: Iterable[tuple[MemoryId, Stamp, bytes]]) -> None:

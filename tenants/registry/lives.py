@@ -17,7 +17,7 @@ from tenants.registry import rows
 from tenants.registry.audit import AuditLog
 from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.operations import check_alone
-from tenants.registry.tables import api_keys, devices, enrolments, operations, requests, tenants
+from tenants.registry.tables import api_keys, devices, enrolments, operations, requests, tenants, usage
 from tenants.tenant import Tenant, TenantState
 from tenants.write_settings import DEFAULT_SETTINGS
 
@@ -130,6 +130,7 @@ _PLACES = {
     "devices": devices,
     "API keys": api_keys,
     "operations": operations,
+    "usage": usage,
 }
 """What the catalogue holds of a tenant, by the name that the receipt has for it."""
 

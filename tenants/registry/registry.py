@@ -36,6 +36,7 @@ from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.operations import Operations
 from tenants.registry.subjects import Subjects
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
+from tenants.registry.usage import UsageBook
 from tenants.tenant import (
     API_KEY_ROLES,
     DEVICES,
@@ -118,6 +119,7 @@ class Registry(ApiKeys):
         self.quota_book = QuotaBook(self.living)
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
         self.operations = Operations(engine, entropy=entropy, audit=self.audit)
+        self.usage = UsageBook(engine)
         self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
 

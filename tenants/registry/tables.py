@@ -137,6 +137,23 @@ devices = Table(
 """``generation`` is the newest token's, ``confirmed`` that of the newest one that was used. The two times of
 expiry are the newest token's and that of the one before. ``scopes`` is a JSON array of texts."""
 
+usage = Table(
+    "catalogue_usage",
+    metadata,
+    Column("incarnation", String(36), nullable=False),
+    Column("day", BigInteger, nullable=False),
+    Column("key_id", _BYTE_ORDERED, nullable=False),
+    Column("rpc", _BYTE_ORDERED, nullable=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Column("bytes_in", BigInteger, nullable=False),
+    Column("bytes_out", BigInteger, nullable=False),
+    Column("memories", BigInteger, nullable=False),
+    PrimaryKeyConstraint("incarnation", "day", "key_id", "rpc", name="catalogue_usage_pk"),
+    Index("catalogue_usage_by_day", "day"),
+)
+"""``day`` counts from 1970, in UTC. ``rpc`` is empty in the row that counts ``memories``."""
+
 requests = Table(
     "catalogue_requests",
     metadata,

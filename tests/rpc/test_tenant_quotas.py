@@ -12,12 +12,13 @@ import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
 from client_sync import Remote, Replica, synchronize
-from rpc.conftest import Serving
+from rpc.conftest import Serving, served
 from rpc.refusal import refused
 from rpc.test_tenant_states import ENTRANCES, call, credential
 from scrubjay import v1
 from scrubjay.channel import from_rpc_error
 from scrubjay.errors import QuotaExceeded, QuotaViolation
+from server.config import Settings
 from tenants.tenant import Role
 
 LIMITED, EXCEEDED = v1.ERROR_REASON_RATE_LIMITED, v1.ERROR_REASON_QUOTA_EXCEEDED
@@ -82,6 +83,19 @@ def test_admins_are_not_counted(serving: Serving) -> None:
     admin = v1.TenantAdminServiceStub(serving.open_channel(serving.app.address, admin_key))
     for _ in range(5):
         admin.GetTenant(v1.GetTenantRequest(tenant_id="dev"))
+
+
+def test_a_shards_calls_are_limited_together_and_refused_alike(settings: Settings) -> None:
+    with served(settings.model_copy(update={"shard_calls_per_second": 0.002})) as serving:
+        serving.dev.add("the only one")
+        with refused() as answer:
+            serving.dev.add("one more")
+        assert answer.error.reason == LIMITED
+        assert answer.error.retry_after_seconds == pytest.approx(1000, rel=0.5)
+        admin_key = credential(serving, Role.TENANT_ADMIN)
+        admin = v1.TenantAdminServiceStub(serving.open_channel(serving.app.address, admin_key))
+        for _ in range(3):
+            admin.GetTenant(v1.GetTenantRequest(tenant_id="dev"))
 
 
 # --- stocks ---------------------------------------------------------------------------------------

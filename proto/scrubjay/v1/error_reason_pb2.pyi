@@ -101,7 +101,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_OPERATION_CANCELLED: _ErrorReason.ValueType  # 35
     """ABORTED: the operation that the call waited for was cancelled. Nothing was stored."""
     ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 36
-    """RESOURCE_EXHAUSTED: more calls a second than the tenant's quotas allow. RetryInfo says when to try again."""
+    """RESOURCE_EXHAUSTED: more calls a second than the tenant's quotas allow, or the limit of its shard. RetryInfo
+    says when to try again.
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 37
     """RESOURCE_EXHAUSTED: the tenant has as many as its quotas allow; the metadata names the quota and its limit.
     Trying again does not help.
@@ -193,7 +195,9 @@ ERROR_REASON_OPERATION_ENDED: ErrorReason.ValueType  # 34
 ERROR_REASON_OPERATION_CANCELLED: ErrorReason.ValueType  # 35
 """ABORTED: the operation that the call waited for was cancelled. Nothing was stored."""
 ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 36
-"""RESOURCE_EXHAUSTED: more calls a second than the tenant's quotas allow. RetryInfo says when to try again."""
+"""RESOURCE_EXHAUSTED: more calls a second than the tenant's quotas allow, or the limit of its shard. RetryInfo
+says when to try again.
+"""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 37
 """RESOURCE_EXHAUSTED: the tenant has as many as its quotas allow; the metadata names the quota and its limit.
 Trying again does not help.
