@@ -43,7 +43,7 @@ class PurgeReading:
 
     def holds(self, incarnation: Incarnation, table: str) -> bool:
         """Whether the table has a row of the tenant's."""
-        row = self._transaction.first(_HOLDS[table], {"incarnation": incarnation, "limit": 1})
+        row = self._transaction.first(HOLDS[table], {"incarnation": incarnation, "limit": 1})
         return row is not None
 
     def highest(self) -> CommitStamp:
@@ -63,7 +63,7 @@ class PurgeWriting(PurgeReading):
         """Delete at most ``limit`` rows of a life that ended, and count them with it; how many there were."""
         if table == streams.name:
             self._keep_highest(incarnation)
-        deletion = _DELETE[self._transaction.dialect_name][table]
+        deletion = DELETIONS[self._transaction.dialect_name][table]
         count = self._transaction.run(deletion, {"incarnation": incarnation, "limit": limit})
         swept = self.swept(incarnation)
         self._count(incarnation, {table: swept.get(table, 0) + count})
@@ -98,7 +98,8 @@ def _of_life(table: Table) -> Any:
     return table.c.incarnation == bindparam("incarnation")
 
 
-def _deletion(table: Table, dialect_name: str) -> Delete:
+def deletion(table: Table, dialect_name: str) -> Delete:
+    """Deletes at most ``limit`` rows of an incarnation."""
     rest = [column for column in table.primary_key if column.name != "incarnation"]
     if not rest:
         return delete(table).where(_of_life(table))
@@ -116,11 +117,11 @@ def _beginning(insert: Any) -> Insert:
 
 
 _TABLES = {name: metadata.tables[name] for name in PURGED_TABLES}
-_DELETE = {
-    dialect: {name: _deletion(table, dialect) for name, table in _TABLES.items()}
+DELETIONS = {
+    dialect: {name: deletion(table, dialect) for name, table in _TABLES.items()}
     for dialect in ("postgresql", "sqlite")
 }
-_HOLDS = {
+HOLDS = {
     name: select(table.c.incarnation).where(_of_life(table)).limit(bindparam("limit"))
     for name, table in _TABLES.items()
 }

@@ -248,6 +248,30 @@ purges = Table(
 )
 """Lives that ended: how high their streams stood, and what was deleted of them, as a JSON object."""
 
+moves = Table(
+    "moves",
+    metadata,
+    _incarnation(),
+    _column("state", SmallInteger),
+    _column("operation_id", Text),
+    _column("fence", BigInteger),
+    _column("highest", BigInteger),
+    _column("changed_at", BigInteger),
+)
+"""Tenants that leave the shard, left it, or arrive: see ``server.store.moving``. ``highest`` is how high
+their streams stood here."""
+
+touched = Table(
+    "touched",
+    metadata,
+    _incarnation(),
+    Column("entry", _NAME, primary_key=True),
+    _column("table_name", Text),
+    _column("key", Text),
+)
+"""Which rows of a tenant that leaves were written since they were copied: the rest of the primary key, as a
+JSON list with bytes as hexadecimal digits."""
+
 erasures = Table(
     "erasures",
     metadata,
