@@ -17,14 +17,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from scrubjay.errors import DeadlineExceeded, ServerBusy, StorageUnavailable, TenantDeleting, Unavailable
+from scrubjay.errors import (
+    DeadlineExceeded,
+    OperationUnderWay,
+    ScrubjayError,
+    ServerBusy,
+    StorageUnavailable,
+    TenantDeleting,
+    Unavailable,
+)
 from scrubjay.memory import Micros
 from server.fair_queue import FairQueue
+from server.store.importing import importing_among
 from server.store.purging import ended_among
 from server.store.rows import StreamHead, StreamKey
 from server.store.stocks import Limits, StockKeeping
 from server.store.transaction import LostRace, Transaction, Transactions
 from server.store.writing import Writing, lock_heads, purge_requests, save_heads
+from tenants.operation import Kind
 from tenants.quotas import Allowance
 from tenants.tenant import Incarnation
 
@@ -45,6 +55,7 @@ class _Job:
     keys: Sequence[StreamKey]
     unit: Callable[[Writing], object]
     answer: Future[Any]
+    tenant: Incarnation | None = None
     result: object = None
     hooks: Sequence[Callable[[], object]] = ()
 
@@ -85,7 +96,7 @@ class Committer:
         not.
         """
         answer: Future[T] = Future()
-        job = _Job(keys, unit, answer)
+        job = _Job(keys, unit, answer, tenant)
         with self._gathered:
             if self._closing:
                 raise Unavailable("this server is shutting down; retry elsewhere")
@@ -167,12 +178,11 @@ def _run_units(transaction: Transaction, batch: Sequence[_Job], limits: Limits) 
     heads = dict(locked)
     requested: dict[Incarnation, Micros] = {}
     errors: dict[_Job, BaseException] = {}
-    # Only a stream that is made now may be one that was purged.
-    over = ended_among(transaction, {key.incarnation for key, head in locked.items() if not head.head})
-    keeping = StockKeeping(transaction, limits, {key.incarnation for key in locked})
+    closed = _closed(transaction, batch, locked)
+    keeping = StockKeeping(transaction, limits, {key.incarnation for key in locked} - closed.keys())
     for job in batch:
-        if any(key.incarnation in over for key in job.keys):
-            errors[job] = TenantDeleting()
+        if (refusal := next((closed[one] for one in _tenants(job) if one in closed), None)) is not None:
+            errors[job] = refusal
             continue
         for _ in range(ATTEMPTS):
             writing, error = _attempt(transaction, job, heads, keeping)
@@ -189,6 +199,26 @@ def _run_units(transaction: Transaction, batch: Sequence[_Job], limits: Limits) 
     save_heads(transaction, locked, heads)
     keeping.save()
     return errors
+
+
+def _closed(
+    transaction: Transaction, batch: Sequence[_Job], locked: Mapping[StreamKey, StreamHead]
+) -> dict[Incarnation, ScrubjayError]:
+    """Why nobody may write to some of the tenants: their lives ended, or they are imported into.
+
+    Only a stream that is made now may be of such a one; and what goes into no stream may.
+    """
+    asked = {key.incarnation for key, head in locked.items() if not head.head}
+    asked |= {job.tenant for job in batch if job.tenant and not job.keys}
+    closed: dict[Incarnation, ScrubjayError] = {
+        one: OperationUnderWay(Kind.IMPORT, operation_id)
+        for one, operation_id in importing_among(transaction, asked).items()
+    }
+    return closed | {one: TenantDeleting() for one in ended_among(transaction, asked)}
+
+
+def _tenants(job: _Job) -> set[Incarnation]:
+    return {key.incarnation for key in job.keys} or ({job.tenant} if job.tenant else set())
 
 
 def _attempt(

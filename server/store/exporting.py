@@ -7,14 +7,16 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table, bindparam, select, tuple_
+from sqlalchemy import Table, bindparam, func, select, tuple_, union
 
-from scrubjay.memory import ClientId, MemoryId
+from scrubjay.memory import ClientId, MemoryId, Micros
+from scrubjay.stamp import ReplicaId
 from server.store.entities import RelationRow
 from server.store.lookups import AMONG, ids_value
 from server.store.recent_messages import RecentMessage
+from server.store.replicas import WaitingOperation, to_waiting
 from server.store.rows import StreamKey
-from server.store.tables import jobs, recent_messages, relations, waiting
+from server.store.tables import access_counts, jobs, memories, recent_messages, relations, streams, waiting
 from server.store.transaction import Transaction
 from tenants.tenant import Incarnation
 
@@ -29,22 +31,27 @@ class RecentMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingEdit:
-    """An edit that waits for its memory's create; ``operation`` is encoded as its replica sent it."""
+class ReplicaAccesses:
+    """How often one replica's user looked at a memory in all, and when last."""
 
     memory_id: MemoryId
-    operation_id: str
-    client_id: ClientId
-    operation: bytes
+    replica_id: ReplicaId
+    total: int
+    last_access_at: Micros
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The encoded request of a job that has not ended."""
+    """The encoded request of a job that has not ended, and for whom it is done: see ``Job``."""
 
     job_id: str
     kind: str
     client_id: ClientId
+    actor: str
+    role: str
+    request_id: str
+    private_to: str
+    created_at: Micros
     request: bytes
 
 
@@ -54,6 +61,26 @@ class ExportReading:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._relations_of = _RELATIONS_OF[transaction.dialect_name]
+        self._accesses_of = _ACCESSES_OF[transaction.dialect_name]
+
+    def held_streams(self, incarnation: Incarnation, after: str, limit: int) -> list[str]:
+        """At most ``limit`` streams of a tenant of which anything is held, in order, behind ``after``."""
+        values = {"incarnation": incarnation, "after": after, "limit": limit}
+        return [row[0] for row in self._transaction.all(_HELD, values)]
+
+    def is_written(self, incarnation: Incarnation) -> bool:
+        """Whether anything was ever written to a tenant, or is about to be: even if it is deleted again."""
+        return bool(self.held_streams(incarnation, "", 1))
+
+    def living_count(self, incarnation: Incarnation) -> int:
+        """How many memories live in all streams of a tenant."""
+        return int(self._transaction.all(_LIVING_COUNT, {"incarnation": incarnation})[0][0])
+
+    def accesses_of(self, key: StreamKey, ids: Collection[MemoryId]) -> list[ReplicaAccesses]:
+        """How often each replica looked at these memories."""
+        values = {**_of(key), "ids": ids_value(self._transaction.dialect_name, ids)}
+        rows = self._transaction.all(self._accesses_of, values)
+        return [ReplicaAccesses(row[0], ReplicaId(bytes(row[1])), row[2], row[3]) for row in rows]
 
     def relations_of(self, incarnation: Incarnation, ids: Collection[MemoryId]) -> list[RelationRow]:
         """What these memories say of entities."""
@@ -70,17 +97,17 @@ class ExportReading:
             for scope, client_id, messages in self._transaction.all(_RECENT, values)
         ]
 
-    def waiting_after(self, key: StreamKey, after: tuple[str, str], limit: int) -> list[WaitingEdit]:
-        """The edits that wait, behind the (memory, operation) ``after``."""
+    def waiting_after(self, key: StreamKey, after: tuple[str, str], limit: int) -> list[WaitingOperation]:
+        """The edits that wait, behind the (memory, operation) ``after``, without their vectors."""
         values = {**_of(key), "memory_id": after[0], "operation_id": after[1], "limit": limit}
         rows = self._transaction.all(_WAITING, values)
-        return [WaitingEdit(row[0], row[1], row[2], bytes(row[3])) for row in rows]
+        return [to_waiting((*row, None)) for row in rows]
 
     def unread_after(self, key: StreamKey, after: str, limit: int) -> list[Unread]:
         """The requests of jobs that have not ended, behind the job ``after``."""
         values = {**_of(key), "id": after, "limit": limit}
         rows = self._transaction.all(_UNREAD, values)
-        return [Unread(row[0], row[1], row[2], bytes(row[3])) for row in rows]
+        return [Unread(*row[:-1], request=bytes(row[-1])) for row in rows]
 
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"
@@ -101,8 +128,41 @@ def _page(table: Table, keys: tuple[str, ...], *rest: str) -> Any:
 
 
 _RECENT = _page(recent_messages, ("scope", "client_id"), "messages")
-_WAITING = _page(waiting, ("memory_id", "operation_id"), "client_id", "operation")
-_UNREAD = _page(jobs, ("id",), "kind", "client_id", "request").where(jobs.c.lease_until.is_not(None))
+_WAITING = _page(
+    waiting,
+    ("memory_id", "operation_id"),
+    *("commit_stamp", "client_id", "scopes", "actor", "role", "replica_id", "spell", "operation"),
+)
+_IS_OPEN = jobs.c.lease_until.is_not(None)
+_UNREAD = _page(
+    jobs,
+    ("id",),
+    *("kind", "client_id", "actor", "role", "request_id", "private_to", "created_at", "request"),
+).where(_IS_OPEN)
+_STREAMS = union(
+    *(
+        select(table.c.stream).where(
+            table.c.incarnation == bindparam("incarnation"), table.c.stream > bindparam("after"), *which
+        )
+        for table, which in ((streams, ()), (jobs, (_IS_OPEN,)))
+    )
+).subquery()
+_HELD = select(_STREAMS.c.stream).order_by(_STREAMS.c.stream).limit(bindparam("limit"))
+_LIVING_COUNT = (
+    select(func.count()).select_from(memories).where(memories.c.incarnation == bindparam("incarnation"))
+)
+_ACCESSES_OF = {
+    name: select(
+        *(access_counts.c[field] for field in ("memory_id", "replica_id", "total", "last_access_at"))
+    )
+    .where(
+        access_counts.c.incarnation == bindparam("incarnation"),
+        access_counts.c.stream == bindparam("stream"),
+        among(access_counts.c.memory_id),
+    )
+    .order_by(access_counts.c.memory_id, access_counts.c.replica_id)
+    for name, among in AMONG.items()
+}
 _RELATIONS_OF = {
     name: select(*(relations.c[field] for field in RelationRow.__slots__))
     .where(relations.c.incarnation == bindparam("incarnation"), among(relations.c.memory_id))

@@ -13,6 +13,8 @@ from scrubjay.memory import Viewer
 from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
 from server.store.copying import attach, copy_attached, copy_read
 from server.store.feed_reading import FeedRow, GuardedRow, Retraction
+from server.store.importing import ImportWriting
+from server.store.moving import MoveReading, MoveWriting
 from server.store.purging import PurgeReading, PurgeWriting
 from server.store.reading import Reading
 from server.store.rows import Change, Extent, Grave, StoredMemory, StreamHead, StreamKey
@@ -66,6 +68,7 @@ class MemoryStore:
         max_batch: int = MAX_BATCH,
         max_queue: int = MAX_QUEUE,
     ) -> None:
+        self._limits = limits
         self._engine = database.open_engine(url, connections=1)
         reader = database.open_engine(url, read_only=True, connections=readers)
         self._writes = Transactions(self._engine, read_only=False)
@@ -139,6 +142,24 @@ class MemoryStore:
         """A transaction that ends lives, committed with the block; other writers wait for it."""
         with self._writes.begin() as transaction:
             yield PurgeWriting(transaction)
+
+    @contextmanager
+    def importing(self) -> Iterator[ImportWriting]:
+        """A transaction of an import, committed with the block; in SQLite other writers wait for it."""
+        with self._writes.begin() as transaction:
+            yield ImportWriting(transaction, self._limits)
+
+    @contextmanager
+    def reading_moves(self) -> Iterator[MoveReading]:
+        """Whole rows of one moment, and how tenants stand that move, for the block."""
+        with self._reads.begin() as transaction:
+            yield MoveReading(transaction)
+
+    @contextmanager
+    def moving(self) -> Iterator[MoveWriting]:
+        """A transaction of a move, committed with the block; in SQLite other writers wait for it."""
+        with self._writes.begin() as transaction:
+            yield MoveWriting(transaction)
 
     def compact(self) -> None:
         """Leave no byte of what was deleted in a SQLite file: see ``tenants.database.compact``."""

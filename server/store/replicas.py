@@ -107,7 +107,7 @@ class ReplicaReading:
         if not ids:
             return []
         values = _in_stream(key) | {"ids": ids_value(self._transaction.dialect_name, ids)}
-        return [_to_waiting(row) for row in self._transaction.all(self._replica_lookups.waiting, values)]
+        return [to_waiting(row) for row in self._transaction.all(self._replica_lookups.waiting, values)]
 
     def access_totals(
         self, key: StreamKey, replica_id: ReplicaId, ids: Collection[MemoryId]
@@ -137,7 +137,8 @@ class ReplicaReading:
         ]
 
 
-def _to_waiting(row: Row) -> WaitingOperation:
+def to_waiting(row: Row) -> WaitingOperation:
+    """A row of the columns of WaitingOperation as a value."""
     values = list(row)
     values[4] = tuple(values[4].split(SCOPE_SEPARATOR)) if values[4] else ()
     return WaitingOperation(*values)

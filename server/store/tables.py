@@ -283,6 +283,16 @@ erasures = Table(
 )
 """Subjects that were erased: when, and what was deleted of them, as a JSON object."""
 
+imports = Table(
+    "imports",
+    metadata,
+    _incarnation(),
+    Column("operation_id", _UUID, primary_key=True),
+    Column("place", BigInteger),
+)
+"""Imports into tenants: how many lines of the file are stored; NULL once it is over. While one is under way,
+nobody else begins a stream of the tenant."""
+
 jobs = Table(
     "jobs",
     metadata,

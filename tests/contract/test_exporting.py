@@ -12,9 +12,10 @@ import pytest
 from scrubjay import v1
 from scrubjay.memory import Subject
 from scrubjay.stamp import Stamp
+from server.archive.lines import MANIFEST
 from server.erasing import Eraser
 from server.router import Router
-from server.services.subjects import MANIFEST, Subjects
+from server.services.subjects import Subjects
 from tests.devices import ALICE, Server
 from tests.planted import MARK, add, counted, plant
 

@@ -98,4 +98,9 @@ def normal(name: str) -> str:
 
 def entity_id(key: StreamKey, mention: Mention) -> str:
     """The id of what is named so in a stream: always the same, in every process."""
-    return str(uuid.uuid5(uuid.UUID(key.incarnation), f"{key.stream}\0{mention.normal}"))
+    return named_id(key, mention.normal)
+
+
+def named_id(key: StreamKey, normal_name: str) -> str:
+    """The id of what has this normal name in a stream."""
+    return str(uuid.uuid5(uuid.UUID(key.incarnation), f"{key.stream}\0{normal_name}"))
