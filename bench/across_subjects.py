@@ -98,8 +98,8 @@ def opened(path: Path) -> Iterator[MemoryStore]:
 def caching(store: MemoryStore, folder: Path) -> Iterator[StreamCache]:
     """A cache without anything in it, that keeps nothing."""
     with tempfile.TemporaryDirectory(dir=folder) as shelf:
-        kept = Shelf(Path(shelf), space=SPACE, dimension=DIMENSION)
-        cache = StreamCache(store, kept, space=SPACE, dimension=DIMENSION, budget_bytes=1 << 40)
+        kept = Shelf(Path(shelf))
+        cache = StreamCache(store, kept, {SPACE: DIMENSION}, budget_bytes=1 << 40)
         try:
             yield cache
         finally:
@@ -146,7 +146,7 @@ def measure_loading(store: MemoryStore, subjects: int, folder: Path) -> None:
     def load(extent: Extent) -> float:
         with caching(store, folder) as cache:
             began = time.perf_counter()
-            with cache.reading(extent):
+            with cache.reading(extent, SPACE):
                 return time.perf_counter() - began
 
     pairs = [(load(alone), load(many)) for _ in range(PAIRS)]
@@ -161,7 +161,7 @@ def measure_searching(store: MemoryStore, subjects: int, rows: int, folder: Path
     centres = centres_of(subjects * rows)
     first = fill(store, incarnation, subjects, rows, centres)[0]
     with caching(store, folder) as cache:
-        with cache.reading(incarnation) as whole:
+        with cache.reading(incarnation, SPACE) as whole:
             index = whole.vectors
             nbytes = whole.nbytes / len(whole)
         if isinstance(index, HnswIndex) and not index.drain(GRAPH_SECONDS):
@@ -208,7 +208,7 @@ def timed(
 def find(cache: StreamCache, extent: Extent, recipe: str, text: str, vector: Vectors) -> list[MemoryId]:
     """The ids of the ten best."""
     query = Query(text, vector, RECIPES[recipe], View(ClientId("c"), Micros(NOW_MILLIS * 1000)), 10)
-    with cache.reading(extent) as stream:
+    with cache.reading(extent, SPACE) as stream:
         return [hit.row.memory.id for hit in search(stream, query)]
 
 

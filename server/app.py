@@ -31,6 +31,7 @@ from server.operations.workers import Workers
 from server.periodic import Periodic
 from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder, open_embedder
+from server.providers.embedders import Embedders
 from server.providers.endpoint import EndpointSettings
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
@@ -110,11 +111,11 @@ class App:
             threadpool_limits(limits=1, user_api="blas")
             stack.enter_context(locked(settings.data_dir))
             secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
-            embedder = stack.enter_context(closing(_embedder(settings)))
-            registry = _registry(settings, secret, embedder, stack)
+            embedders = _embedders(settings, stack)
+            registry = _registry(settings, secret, embedders, stack)
             if not hnsw_available():
                 log.warning("hnswlib is not installed: large streams are scanned exactly, right but slower")
-            shards = _shards(settings, embedder, registry, stack)
+            shards = _shards(settings, embedders, registry, stack)
             budget_bytes = settings.snapshot_mib * 1024 * 1024
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
@@ -126,7 +127,7 @@ class App:
             registration = Registration(registry, clock)
             memories = memory_service.MemoryService(
                 router,
-                embedder,
+                embedders,
                 secret,
                 clock,
                 _rerankers(settings, stack),
@@ -143,7 +144,7 @@ class App:
             subjects = Subjects(router, eraser, clock)
             services = (
                 memories,
-                sync_service.SyncService(router, embedder, secret, clock, registration, snapshots),
+                sync_service.SyncService(router, embedders, secret, clock, registration, snapshots),
                 tenant_service.TenantAdminService(registry, secret, clock, subjects, begun),
             )
             slots = Slots(
@@ -154,7 +155,7 @@ class App:
             limits = CallLimits(settings.shard_calls_per_second)
             waiting = memory_service.WAITING | tenant_service.WAITING
             door = Door(registry, ALLOWED, slots, waiting, limits, registry.usage.counter)
-            self.address = _serve(settings, door, slots, services, embedder.space.semantic, stack)
+            self.address = _serve(settings, door, slots, services, embedders.new.space.semantic, stack)
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -170,23 +171,27 @@ class App:
         self.close()
 
 
-def _embedder(settings: Settings) -> Embedder:
-    endpoint = EndpointSettings(
-        url=settings.openai_base_url.rstrip("/") + "/embeddings",
-        model=settings.openai_model,
-        kind="embedding server",
-        api_key=settings.openai_api_key.get_secret_value(),
-    )
-    openai = OpenAISettings(endpoint, settings.openai_dimension)
-    embedder = open_embedder(settings.embedder, openai=openai)
-    try:
+def _embedders(settings: Settings, stack: ExitStack) -> Embedders:
+    """Those that the settings name, each tried."""
+    named: dict[str, Embedder] = {}
+    for name in settings.embedder_names():
+        embedder = stack.enter_context(closing(QueryCache(_embedder(settings, name))))
         embedder.self_test()
-    except BaseException:
-        embedder.close()
-        raise
-    if not embedder.space.semantic:
-        log.warning("the embedder %s has no semantics: only shared words are found", settings.embedder)
-    return QueryCache(embedder)
+        if not embedder.space.semantic:
+            log.warning("the embedder %s has no semantics: only shared words are found", name)
+        named[name] = embedder
+    return Embedders(named)
+
+
+def _embedder(settings: Settings, name: str) -> Embedder:
+    model = settings.openai_of(name)
+    endpoint = EndpointSettings(
+        url=model.base_url.rstrip("/") + "/embeddings",
+        model=model.name,
+        kind="embedding server",
+        api_key=model.api_key.get_secret_value(),
+    )
+    return open_embedder(name.partition(":")[0], openai=OpenAISettings(endpoint, model.dimension))
 
 
 def _rerankers(settings: Settings, stack: ExitStack) -> dict[v1.Reranker.ValueType, Reranker]:
@@ -212,21 +217,23 @@ def _chat(settings: Settings, timeout_seconds: float, stack: ExitStack) -> ChatM
     return chat
 
 
-def _registry(settings: Settings, secret: bytes, embedder: Embedder, stack: ExitStack) -> Registry:
+def _registry(settings: Settings, secret: bytes, embedders: Embedders, stack: ExitStack) -> Registry:
     engine = open_catalogue(settings.catalogue_url())
     stack.callback(engine.dispose)
-    space = embedder.space.id
     shard_names = settings.shard_urls().keys()
+    space = embedders.new.space.id
     registry = Registry(engine, pepper=secret, shard_names=shard_names, space=space)
     if missing := sorted(registry.shards() - shard_names):
         raise ShardMissing(
             f"tenants lie on {', '.join(missing)}, but there are only {', '.join(sorted(shard_names))}; "
             "give all database URLs in SCRUBJAY_SHARDS, in their old order"
         )
-    if other := sorted(registry.spaces() - {space}):
+    made = embedders.dimensions
+    if other := sorted(registry.spaces() - made.keys()):
         raise ModelMismatch(
-            f"tenants have vectors of the space {', '.join(other)}, but the embedder {settings.embedder!r} "
-            f"makes {space}; set SCRUBJAY_EMBEDDER to the one they were made with"
+            f"tenants have vectors of the space {', '.join(other)}, but this server makes {', '.join(made)}; "
+            "name the embedder that they were made with in SCRUBJAY_EMBEDDER, or beside it in "
+            "SCRUBJAY_EMBEDDERS"
         )
     return registry
 
@@ -270,16 +277,17 @@ def begin_epochs(settings: Settings) -> int:
     return count
 
 
-def _shards(settings: Settings, embedder: Embedder, registry: Registry, stack: ExitStack) -> dict[str, Shard]:
+def _shards(
+    settings: Settings, embedders: Embedders, registry: Registry, stack: ExitStack
+) -> dict[str, Shard]:
     urls = settings.shard_urls()
     budget_bytes = settings.resident_mib * 1024 * 1024 // len(urls)
     shards = {}
     for name, url in urls.items():
         store = stack.enter_context(MemoryStore(url, limits=registry.quota_book.allowance))
         store.migrate()
-        space, dimension = embedder.space.id, embedder.space.dimension
-        shelf = Shelf(settings.data_dir / "index" / name, space=space, dimension=dimension)
-        cache = StreamCache(store, shelf, space=space, dimension=dimension, budget_bytes=budget_bytes)
+        shelf = Shelf(settings.data_dir / "index" / name)
+        cache = StreamCache(store, shelf, embedders.dimensions, budget_bytes=budget_bytes)
         stack.callback(cache.close)
         shards[name] = shard = Shard(name, store, cache, registry.usage.counter.count_memories)
         if not store.exclusive:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +16,19 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+EMBEDDERS = ("lite", "e5", "openai", "hash")
+_OPENAI = re.compile(r"openai:(?P<model>[^\s@]+)/(?P<dimension>[1-9]\d{0,3})(?:@(?P<url>https?://\S+))?")
 LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIModel:
+    """An embedding model behind an OpenAI-compatible endpoint."""
+
+    base_url: str
+    name: str
+    dimension: int
+    api_key: SecretStr
 
 
 class Settings(BaseSettings):
@@ -47,7 +61,12 @@ class Settings(BaseSettings):
         description="Folder of secrets, each in a file named like its variable. The environment comes first.",
     )
     embedder: Literal["lite", "e5", "openai", "hash"] = Field(
-        default="lite", description="The embedding model."
+        default="lite", description="The embedding model of new tenants."
+    )
+    embedders: str = Field(
+        default="",
+        description="Other embedding models, separated by commas, that made or shall make tenants' vectors: "
+        "names as above, or openai:<model>/<dimension>, with @<endpoint> where it is another one.",
     )
     openai_base_url: str = Field(
         default="https://api.openai.com/v1", description="OpenAI-compatible endpoint for the embedder openai."
@@ -157,12 +176,39 @@ class Settings(BaseSettings):
             )
         return self
 
+    @field_validator("embedders")
+    @classmethod
+    def _are_embedders(cls, embedders: str) -> str:
+        for name in filter(None, (name.strip() for name in embedders.split(","))):
+            if name not in EMBEDDERS and not _OPENAI.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is no embedder; choose of {', '.join(EMBEDDERS)} and "
+                    "openai:<model>/<dimension>[@<endpoint>]"
+                )
+        return embedders
+
     def shard_urls(self) -> dict[str, str]:
         """Database URL by shard name."""
         urls = [url.strip() for url in self.shards.split(",") if url.strip()]
         if urls:
             return {f"shard-{n}": url for n, url in enumerate(urls)}
         return {f"shard-{n}": f"sqlite:///{self.data_dir / f'shard-{n}.db'}" for n in range(4)}
+
+    def embedder_names(self) -> tuple[str, ...]:
+        """The embedders, that of new tenants first."""
+        others = (name.strip() for name in self.embedders.split(","))
+        return tuple(dict.fromkeys((self.embedder, *filter(None, others))))
+
+    def openai_of(self, name: str) -> OpenAIModel:
+        """What an embedder ``openai`` asks, under this name. The key goes to the endpoint it was set for."""
+        found = _OPENAI.fullmatch(name)
+        if found is None:
+            return OpenAIModel(
+                self.openai_base_url, self.openai_model, self.openai_dimension, self.openai_api_key
+            )
+        key = SecretStr("") if found["url"] else self.openai_api_key
+        url = found["url"] or self.openai_base_url
+        return OpenAIModel(url, found["model"], int(found["dimension"]), key)
 
     def catalogue_url(self) -> str:
         """Database URL of the catalogue."""

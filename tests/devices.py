@@ -27,6 +27,7 @@ from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, next_time
 from server.index.cache import StreamCache
 from server.index.shelf import Shelf
 from server.providers.embedder import Embedder
+from server.providers.embedders import Embedders
 from server.providers.hashed import HashEmbedder
 from server.router import Router
 from server.services.memory_service import MemoryService
@@ -66,19 +67,18 @@ class Server:
         space = self.embedder.space
         with ExitStack() as stack:
             self.store = stack.enter_context(MemoryStore(url))
-            shelf = Shelf(folder / "index", space=space.id, dimension=space.dimension)
-            self.cache = StreamCache(
-                self.store, shelf, space=space.id, dimension=space.dimension, budget_bytes=1 << 24
-            )
+            shelf = Shelf(folder / "index")
+            embedders = Embedders({"hash": self.embedder})
+            self.cache = StreamCache(self.store, shelf, embedders.dimensions, budget_bytes=1 << 24)
             stack.callback(self.cache.close)
             self.shard = Shard("main", self.store, self.cache)
             router = Router({"main": self.shard})
             self.tenant = Tenant("acme", "", ACME, TenantState.ACTIVE, "main", space.id, Micros(0))
-            self.memories = MemoryService(router, self.embedder, b"secret", lambda: self.now)
+            self.memories = MemoryService(router, embedders, b"secret", lambda: self.now)
             self.snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
             stack.callback(self.snapshots.close)
             self.sync = SyncService(
-                router, self.embedder, b"secret", lambda: self.now, NoRegistration(), self.snapshots
+                router, embedders, b"secret", lambda: self.now, NoRegistration(), self.snapshots
             )
             self._stack = stack.pop_all()
 

@@ -34,7 +34,11 @@ _ENTRY_BYTES = 1 << 16
 """What an empty stream counts as, so that the number of moments is bounded too."""
 
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
-"""Vectors of the resident space for texts of memories."""
+"""Vectors of one space for texts of memories."""
+
+
+_Name = tuple[StreamKey, str, CommitStamp]
+"""A moment: of which stream, in which space, up to which commit stamp."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,27 +53,31 @@ class _Moment:
 
 
 class PastStreams:
-    """The moments of one shard, in the space and beside the budget of its resident streams."""
+    """The moments of one shard, beside the budget of its resident streams."""
 
     def __init__(self, store: MemoryStore, cache: StreamCache) -> None:
         self._store = store
         self._cache = cache
         self._lock = threading.Lock()
-        self._moments: OrderedDict[tuple[StreamKey, CommitStamp], _Moment] = OrderedDict()
+        self._moments: OrderedDict[_Name, _Moment] = OrderedDict()
         self._nbytes = 0
         self._vectors = _MadeAnew()
 
     @contextmanager
-    def reading(self, key: StreamKey, until: CommitStamp, embed: Embed) -> Iterator[ResidentStream]:
-        """The stream as its operations up to ``until`` left it, locked for the block."""
-        moment = self._moment(key, until)
+    def reading(
+        self, key: StreamKey, space: str, until: CommitStamp, embed: Embed
+    ) -> Iterator[ResidentStream]:
+        """The stream in a space as its operations up to ``until`` left it, locked for the block; ``embed``
+        makes vectors that are stored no longer."""
+        name = key, space, until
+        moment = self._moment(name)
         with moment.lock:
             try:
                 stream = self._known(key, moment)
                 if stream is None:
-                    stream = self._made(key, until, moment, embed)
+                    stream = self._made(name, moment, embed)
             except BaseException:
-                self._forget((key, until), moment)
+                self._forget(name, moment)
                 raise
             self._trim(moment)
             yield stream
@@ -80,13 +88,13 @@ class PastStreams:
             for name in [name for name in self._moments if name[0] == key]:
                 self._nbytes -= self._moments.pop(name).nbytes
 
-    def _moment(self, key: StreamKey, until: CommitStamp) -> _Moment:
+    def _moment(self, name: _Name) -> _Moment:
         with self._lock:
-            moment = self._moments.setdefault((key, until), _Moment())
-            self._moments.move_to_end((key, until))
+            moment = self._moments.setdefault(name, _Moment())
+            self._moments.move_to_end(name)
             return moment
 
-    def _forget(self, name: tuple[StreamKey, CommitStamp], moment: _Moment) -> None:
+    def _forget(self, name: _Name, moment: _Moment) -> None:
         with self._lock:
             if self._moments.get(name) is moment:
                 self._nbytes -= self._moments.pop(name).nbytes
@@ -104,12 +112,13 @@ class PastStreams:
                 moment.seen = head
         return moment.stream
 
-    def _made(self, key: StreamKey, until: CommitStamp, moment: _Moment, embed: Embed) -> ResidentStream:
+    def _made(self, name: _Name, moment: _Moment, embed: Embed) -> ResidentStream:
+        key, space, until = name
         with self._store.read() as reading:
             head = reading.head(key)
-            past = read_past(reading, key, until, self._cache.space)
-        stream = ResidentStream(self._cache.dimension)
-        stream.apply(self._vectors.filled(past.changes, embed))
+            past = read_past(reading, key, until, space)
+        stream = ResidentStream(self._cache.dimensions[space])
+        stream.apply(self._vectors.filled(past.changes, space, embed))
         stream.confine(past.confined)
         stream.close()  # it is scanned: a graph would be built for a few questions
         moment.stream, moment.seen = stream, head
@@ -143,10 +152,10 @@ class _MadeAnew:
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
 
-    def filled(self, changes: Sequence[Change], embed: Embed) -> list[Change]:
-        """The changes, each with a vector."""
+    def filled(self, changes: Sequence[Change], space: str, embed: Embed) -> list[Change]:
+        """The changes, each with a vector of the space."""
         texts = {change.memory.content for change in changes if change.vector is None and change.memory}
-        made = self._of(list(texts), embed)
+        made = self._of(list(texts), space, embed)
         return [
             replace(change, vector=made[change.memory.content])
             if change.vector is None and change.memory
@@ -154,8 +163,8 @@ class _MadeAnew:
             for change in changes
         ]
 
-    def _of(self, texts: Sequence[str], embed: Embed) -> dict[str, bytes]:
-        digests = {text: hashlib.sha256(text.encode()).digest()[:16] for text in texts}
+    def _of(self, texts: Sequence[str], space: str, embed: Embed) -> dict[str, bytes]:
+        digests = {text: hashlib.sha256(f"{space}\0{text}".encode()).digest()[:16] for text in texts}
         with self._lock:
             found = {text: self._kept[one] for text, one in digests.items() if one in self._kept}
         missing = sorted(digests.keys() - found.keys())

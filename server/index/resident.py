@@ -6,6 +6,9 @@ keyword index and the columns alike. A change of content takes a new slot; the o
 
 A search across subjects reads another one, made from all streams of a tenant: commit stamps order one
 stream alone, so it names the stamp that it has applied of each.
+
+A memory that has no vector of the space yet is *bare*: its words are found, and by meaning it is like
+nothing, until it is dressed.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from server.recall.lexical import LexicalIndex
 from server.recall.speakers import Speakers
 from server.recall.tags import TagIndex
 from server.store.memory_store import Change
-from server.store.vector_codec import decode_vectors
+from server.store.vector_codec import SCALE_BYTES, decode_vectors
 
 __all__ = ["ResidentStream", "Row", "View"]
 
@@ -67,6 +70,8 @@ class ResidentStream:
         self.entities = EntityIndex()
         self.speakers = Speakers()
         self.vectors: VectorIndex = open_index(dimension, 0)
+        self.bare: dict[MemoryId, int] = {}
+        """The slots of memories without a vector."""
         self._slots: dict[MemoryId, int] = {}
         self._accessed: dict[MemoryId, Micros] = {}
         self._shelved: Shelved | None = None
@@ -89,6 +94,12 @@ class ResidentStream:
         dead = len(self.rows) - len(self._slots)
         return len(self.rows) > _REBUILD_LEAST_ROWS and dead > _REBUILD_DEAD_SHARE * len(self.rows)
 
+    @property
+    def bare_streams(self) -> set[str]:
+        """In which streams there are memories without a vector."""
+        rows = (self.rows[slot] for slot in self.bare.values())
+        return {_subject(row.memory) for row in rows if row is not None}
+
     def restore(self, shelved: Shelved) -> None:
         """Begin a load with the graph of an earlier residency; ``settle`` ends it."""
         self._shelved = shelved
@@ -108,7 +119,9 @@ class ResidentStream:
         """What is worth keeping when the stream leaves: a graph, which takes long to build."""
         if not isinstance(self.vectors, HnswIndex):
             return None
-        return Shelved(self.vectors, dict(self._slots), len(self.rows), dict(self.applied))
+        self.vectors.remove(np.array(list(self.bare.values()), dtype=np.int64))
+        slots = {i: slot for i, slot in self._slots.items() if i not in self.bare}
+        return Shelved(self.vectors, slots, len(self.rows), dict(self.applied))
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Apply rows of the feed, in commit-stamp order in each stream; those applied before change
@@ -129,6 +142,8 @@ class ResidentStream:
                 and old.memory.content == row.memory.content
             ):
                 self._put(slot, row)
+                if change.vector is not None and self.bare.pop(change.memory_id, None) is not None:
+                    fresh.append((slot, change.vector))
                 continue
             if slot is not None and old is not None:
                 self._kill(slot, old)
@@ -137,12 +152,26 @@ class ResidentStream:
                 self._accessed.pop(change.memory_id, None)
             if row is not None and (known := self._known_slot(change)) is not None:
                 self._fill(known, row)
-            elif row is not None and change.vector is not None:
+            elif row is not None:
                 self.rows.append(None)
-                fresh.append((len(self.rows) - 1, change.vector))
-                self._fill(len(self.rows) - 1, row)
+                slot = len(self.rows) - 1
+                fresh.append((slot, self._vector(change, slot)))
+                self._fill(slot, row)
         self.vectors.remove(np.array(dead, dtype=np.int64))
         self._add_vectors([(slot, vector) for slot, vector in fresh if self.rows[slot] is not None])
+
+    def dress(self, vectors: Mapping[MemoryId, bytes]) -> None:
+        """Give bare memories their vectors, which were made of the contents that they have here."""
+        known = [(slot, vectors[i]) for i, slot in self.bare.items() if i in vectors]
+        self.bare = {i: slot for i, slot in self.bare.items() if i not in vectors}
+        self._add_vectors(known)
+
+    def _vector(self, change: Change, slot: int) -> bytes:
+        """The change's vector; where there is none one that is like nothing."""
+        if change.vector is not None:
+            return change.vector
+        self.bare[change.memory_id] = slot
+        return bytes(SCALE_BYTES + self.vectors.dimension)
 
     @staticmethod
     def _row(change: Change) -> Row | None:
@@ -189,6 +218,7 @@ class ResidentStream:
         self.columns.kill(slot, row.memory.id)
         self.conversations.kill(slot)
         del self._slots[row.memory.id]
+        self.bare.pop(row.memory.id, None)
 
     def _add_vectors(self, fresh: Sequence[tuple[int, bytes]]) -> None:
         if fresh:

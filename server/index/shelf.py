@@ -4,7 +4,8 @@ A stream's slots are numbers of one residency, so beside the graph's snapshot li
 was, and up to which commit stamp: of the stream, or of each stream of a tenant that is searched as a whole. A
 memory whose commit stamp is not later has not changed since and keeps its slot; everything else is applied
 as on any load. Where either file is missing or damaged the stream is loaded without them, so a shelf can be
-thrown away.
+thrown away. Vectors of one space are of no use in another: of a stream that is searched in two of them, what
+was put last is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from scrubjay.memory import MemoryId, Micros
 from scrubjay.stamp import CommitStamp
 from server.index.hnsw_index import HnswIndex
-from server.index.snapshot import SnapshotDamaged, load_snapshot, save_snapshot
+from server.index.snapshot import SnapshotDamaged, load_snapshot, save_snapshot, space_of
 from server.store.memory_store import Extent, StreamKey
 from tenants.tenant import Incarnation
 
@@ -54,33 +55,33 @@ class Shelved:
 class Shelf:
     """Snapshots of one shard's streams in ``folder``: each tenant has a folder, made when it is needed."""
 
-    def __init__(self, folder: Path, *, space: str, dimension: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
         for old in (*folder.glob("*.hnsw"), *folder.glob("*.slots")):  # where an earlier version kept them
             old.unlink()
-        self._space = space
-        self._dimension = dimension
 
-    def put(self, extent: Extent, shelved: Shelved) -> None:
-        """Keep a graph. A disk that does not take it costs a longer load later, and a warning now."""
+    def put(self, extent: Extent, space: str, shelved: Shelved) -> None:
+        """Keep a graph of vectors of a space. A disk that does not take it costs a longer load later, and a
+        warning now."""
         path = self._path(extent)
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # First: slots must never lie beside a graph that is not theirs.
             path.with_suffix(".slots").unlink(missing_ok=True)
-            save_snapshot(path, shelved.index, space_id=self._space, commit_stamp=shelved.latest)
+            save_snapshot(path, shelved.index, space_id=space, commit_stamp=shelved.latest)
             _write_slots(path.with_suffix(".slots"), shelved)
         except OSError as error:
             log.warning("an index snapshot was not written: %s", error.strerror)
 
-    def take(self, extent: Extent) -> Shelved | None:
-        """The graph that was kept for the stream; None where there is no whole one. The caller closes it."""
+    def take(self, extent: Extent, space: str, dimension: int) -> Shelved | None:
+        """The graph that was kept for the stream; None where there is no whole one of the space. The caller
+        closes it."""
         path = self._path(extent)
         if not path.exists():
             return None
         try:
             slots, size, applied = _read_slots(path.with_suffix(".slots"))
-            index, saved_at = load_snapshot(path, space_id=self._space, dimension=self._dimension)
+            index, saved_at = load_snapshot(path, space_id=space, dimension=dimension)
         except (SnapshotDamaged, OSError) as error:
             log.warning("an index snapshot is built anew: %s", error)
             return None
@@ -106,6 +107,13 @@ class Shelf:
     def count_of(self, incarnation: Incarnation) -> int:
         """How many files are kept of a tenant."""
         return sum(1 for _ in (self._folder / incarnation).glob("*"))
+
+    def discard_other(self, incarnation: Incarnation, space: str) -> None:
+        """Throw all of a tenant's away that are not of the space."""
+        for path in (self._folder / incarnation).glob("*.hnsw"):
+            if space_of(path) != space:
+                path.unlink(missing_ok=True)
+                path.with_suffix(".slots").unlink(missing_ok=True)
 
     def discard_all(self, incarnation: Incarnation) -> None:
         """Throw all of a tenant's away."""

@@ -100,6 +100,16 @@ def load_snapshot(path: Path, *, space_id: str, dimension: int) -> tuple[HnswInd
     return HnswIndex(dimension, state=state), header.commit_stamp
 
 
+def space_of(path: Path) -> str | None:
+    """The space of a snapshot's vectors; None where its header can't be read."""
+    try:
+        with path.open("rb") as file:
+            _, version, length = _PREFIX.unpack(file.read(_PREFIX.size))
+            return _header(file.read(length)).space_id if version == VERSION else None
+    except (OSError, struct.error, SnapshotDamaged):
+        return None
+
+
 class _Hashed:
     """A file that is hashed while it is written."""
 

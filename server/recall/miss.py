@@ -53,7 +53,7 @@ def explain_miss(stream: ResidentStream, query: Query, memory_id: MemoryId) -> M
     slot = stream.slot(memory_id)
     row = None if slot is None else stream.rows[slot]
     if slot is None or row is None:
-        return Miss(Gate.POOL, "It has no embedding of the model that searches, so no arm sees it.")
+        return Miss(Gate.POOL, "It was not there yet, or is there no more, where was searched.")
     for gate, mask, sentence in _gates(stream, query, row.memory):
         if mask is not None and not mask[slot]:
             return Miss(gate, sentence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, MemoryExists, ScrubjayError, check
@@ -21,7 +22,6 @@ from server.ingest.chat.issues import Issue
 from server.ingest.conversations import Conversation
 from server.operations.workers import Report
 from server.patience import Patience
-from server.providers.embedder import TextKind
 from server.router import tenant_of
 from server.services.entities import linked
 from server.services.learning import read_conversation
@@ -101,7 +101,7 @@ class Adding(Operations):
                 if isinstance(error, InvalidField)
                 for violation in error.field_violations
             )
-        vectors = self._embedder.embed([memory.content for memory in memories], TextKind.DOCUMENT)
+        vectors = self._embed(tenant_of(caller), [memory.content for memory in memories])
         named = {message.id for message in request.memories}
         drafts = [
             Draft(memory, vector, memory.id in named)
@@ -126,7 +126,9 @@ class Adding(Operations):
         progress: Callable[[int], None] = lambda _done: None,
     ) -> v1.AddResponse:
         """Store what the messages say, and put under it what it says is true no more."""
+        # As it is now: the job may be older than the space of the tenant's vectors.
         tenant, now = self._current(tenant_of(caller)), identity.now
+        caller = replace(caller, tenant=tenant)
         conversation = read_conversation(request, caller, tenant.write_settings.policy, now)
         made = self._policies.make(conversation, tenant, caller, shard, now, progress)
         if not made.drafts and made.recent is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -33,7 +34,7 @@ from server.services.requests import (
 )
 from server.services.reranking import asked_rerank, outcome
 from server.store.memory_store import Extent, StreamKey
-from tenants.tenant import Caller
+from tenants.tenant import Caller, Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,10 @@ class Finding(MemoryDoor):
         extent, query = sought.extent, sought.query
         shard, memory_id = self._router.shard(tenant), MemoryId(request.memory_id)
         if isinstance(extent, StreamKey) and search.HasField("as_of"):
-            miss = shard.explain_past_miss(extent, query, memory_id, self._embed, revision)
+            embed = partial(self._embed, tenant)
+            miss = shard.explain_past_miss(extent, tenant.space, query, memory_id, embed, revision)
         else:
-            miss = shard.explain_miss(extent, query, memory_id, revision)
+            miss = shard.explain_miss(extent, tenant.space, query, memory_id, revision)
         return v1.ExplainMissResponse(
             gate=v1.MissGate.ValueType(miss.gate),
             sentence=miss.sentence,
@@ -114,7 +116,7 @@ class Finding(MemoryDoor):
             inherit=request.inherit,
             valid_at=_time("valid_at", request),
         )
-        vector = query_vector(request.query, recipe, self._embed_query)
+        vector = query_vector(request.query, recipe, partial(self._embed_query, tenant_of(caller)))
         extent = incarnation if subject is None else StreamKey(incarnation, subject.key)
         return Sought(extent, Query(request.query, vector, recipe, view, top_k, matches, neighbours))
 
@@ -123,12 +125,9 @@ class Finding(MemoryDoor):
         tenant = tenant_of(caller)
         self._router.shard(tenant).accesses.add(tenant.incarnation, looked_at, self._clock())
 
-    def _embed_query(self, text: str) -> NDArray[np.float32]:
-        vector: NDArray[np.float32] = self._embedder.embed([text], TextKind.QUERY)[0]
+    def _embed_query(self, tenant: Tenant, text: str) -> NDArray[np.float32]:
+        vector: NDArray[np.float32] = self._embedders.of(tenant).embed([text], TextKind.QUERY)[0]
         return vector
-
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return self._embedder.embed(texts, TextKind.DOCUMENT)
 
     def _hits(self, request: v1.SearchRequest, caller: Caller, sought: Sought) -> Found:
         """What is found, now or as it was."""
@@ -138,9 +137,9 @@ class Finding(MemoryDoor):
         asked = asked_rerank(request, query.top_k, self._rerankers)
         pool = query if asked is None else replace(query, top_k=asked.pool)
         if isinstance(extent, StreamKey) and request.HasField("as_of"):
-            hits = shard.search_past(extent, pool, self._embed, revision)
+            hits = shard.search_past(extent, tenant.space, pool, partial(self._embed, tenant), revision)
         else:
-            hits = shard.search(extent, pool, revision)
+            hits = shard.search(extent, tenant.space, pool, revision)
         if asked is None:
             return Found(hits)
         reranked = rerank(asked.reranker, query.text, hits, query.top_k)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
 from google.protobuf.message import Message
+from numpy.typing import NDArray
 
 from scrubjay import v1
 from scrubjay.filters import Matcher, matcher
@@ -18,7 +20,8 @@ from scrubjay.stamp import CommitStamp
 from server.index.resident import View
 from server.ingest.author import Author, server_replica
 from server.providers.chat import ChatModel
-from server.providers.embedder import Embedder
+from server.providers.embedder import TextKind
+from server.providers.embedders import Embedders
 from server.providers.reranker import Reranker
 from server.revision import Revisions
 from server.router import Router, tenant_of
@@ -46,7 +49,7 @@ class MemoryDoor:
     def __init__(
         self,
         router: Router,
-        embedder: Embedder,
+        embedders: Embedders,
         secret: bytes,
         clock: Callable[[], Micros],
         rerankers: Mapping[v1.Reranker.ValueType, Reranker] = MappingProxyType({}),
@@ -55,13 +58,13 @@ class MemoryDoor:
         jobs_added: threading.Event | None = None,
     ) -> None:
         self._router = router
-        self._embedder = embedder
+        self._embedders = embedders
         self._secret = secret
         self._revisions = Revisions(secret)
         self._clock = clock
         self._rerankers = rerankers
         self._current = current
-        self._policies = Policies(embedder, chat)
+        self._policies = Policies(embedders, chat)
         self._jobs_added = jobs_added or threading.Event()
 
     def _revision(self, writing: Writing, keys: Iterable[StreamKey]) -> str:
@@ -69,6 +72,10 @@ class MemoryDoor:
         return self._revisions.token(
             {key: head.head if head else CommitStamp(0) for key, head in heads.items()}
         )
+
+    def _embed(self, tenant: Tenant, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of texts of memories in the tenant's space."""
+        return self._embedders.of(tenant).embed(texts, TextKind.DOCUMENT)
 
     def _view(self, request: Narrows, subject: Subject | None, caller: Caller) -> View:
         agent_id, run_id = narrowing(request, subject)

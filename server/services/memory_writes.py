@@ -9,7 +9,6 @@ from scrubjay.memory import (
     request_id_violation,
 )
 from server.ingest.edits import delete, delete_all, update
-from server.providers.embedder import TextKind
 from server.router import tenant_of
 from server.services.masks import edit_of
 from server.services.memory_door import MemoryDoor, author_of, field_results
@@ -37,7 +36,7 @@ class MemoryWrites(MemoryDoor):
         edit = edit_of(request, caller.client_id, now)
         key = shard.stream_of(tenant.incarnation, edit.memory_id)
         if "content" in edit.fields:
-            edit = edit.embedded(self._embedder.embed([edit.values.content], TextKind.DOCUMENT)[0])
+            edit = edit.embedded(self._embed(tenant, [edit.values.content])[0])
 
         def unit(writing: Writing) -> v1.UpdateResponse:
             stored, results = update(writing, key, tenant.space, edit, author_of(caller), now)

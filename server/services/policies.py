@@ -20,7 +20,8 @@ from server.ingest.correcting import CANDIDATES, corrected, corrected_within
 from server.ingest.rules.extraction import undecided
 from server.ingest.rules.fact import Said
 from server.providers.chat import ChatModel
-from server.providers.embedder import Embedder, TextKind
+from server.providers.embedder import TextKind
+from server.providers.embedders import Embedders
 from server.recall.query import Hit, Query
 from server.recall.recipes import RECIPES
 from server.services.modelling import Modelled, Modelling, Surroundings
@@ -68,8 +69,8 @@ class Policies:
     ``chat`` is the chat model, where the server has one; it is closed by whoever made it.
     """
 
-    def __init__(self, embedder: Embedder, chat: ChatModel | None) -> None:
-        self._embedder = embedder
+    def __init__(self, embedders: Embedders, chat: ChatModel | None) -> None:
+        self._embedders = embedders
         self._chat = chat
 
     def check(self, conversation: Conversation) -> None:
@@ -101,7 +102,7 @@ class Policies:
         ModelMismatch where the policy needs a model and it answered nothing.
         """
         self.check(conversation)
-        work = _Work(conversation, tenant, caller, shard, now, self._embedder, progress)
+        work = _Work(conversation, tenant, caller, shard, now, self._embedders, progress)
         modelled = _modelled(work, self._chat)
         learnt = [*work.by_rules(), *modelled.learnt]
         learnt.sort(key=lambda one: one.message)
@@ -145,7 +146,7 @@ class _Work:
         caller: Caller,
         shard: Shard,
         now: Micros,
-        embedder: Embedder,
+        embedders: Embedders,
         progress: Callable[[int], None],
     ) -> None:
         self._progress = progress
@@ -154,7 +155,8 @@ class _Work:
         self._caller = caller
         self._shard = shard
         self._now = now
-        self._embedder = embedder
+        self._embedder = embedders.of(tenant)
+        self._space = tenant.space
         self._key = StreamKey(tenant.incarnation, conversation.template.subject.key)
 
     def by_rules(self) -> list[Learnt]:
@@ -229,7 +231,7 @@ class _Work:
         return View(self._caller.client_id, self._now, (memory.scope,), agent_id, memory.run_id)
 
     def _search(self, query: Query) -> Sequence[Hit]:
-        return self._shard.search(self._key, query, {})
+        return self._shard.search(self._key, self._space, query, {})
 
     def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return self._embedder.embed(texts, TextKind.DOCUMENT)

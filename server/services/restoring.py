@@ -10,7 +10,6 @@ from scrubjay.memory import MemoryId, Micros, new_memory_id, request_id_violatio
 from scrubjay.operation import MAX_FIELDS
 from server.ingest.edits import Edit
 from server.ingest.restoring import Restore, restore
-from server.providers.embedder import TextKind
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor, author_of, field_results
 from server.services.requests import check_memory_id
@@ -35,9 +34,9 @@ class Restoring(MemoryDoor):
         what = shard.undoing(key, asked, caller.client_id, now)
         vector = None
         if not isinstance(what, Edit):
-            vector = self._embedder.embed([what.memory.content], TextKind.DOCUMENT)[0]
+            vector = self._embed(tenant, [what.memory.content])[0]
         elif "content" in what.fields:
-            vector = self._embedder.embed([what.values.content], TextKind.DOCUMENT)[0]
+            vector = self._embed(tenant, [what.values.content])[0]
 
         def unit(writing: Writing) -> v1.RestoreResponse:
             stored, results = restore(writing, key, tenant.space, what, vector, author_of(caller), now)

@@ -21,7 +21,8 @@ from server.ingest.batch import MOST_AHEAD_MILLIS, Sender
 from server.ingest.offers import Offered
 from server.ingest.operations import Merged
 from server.ingest.uploads import Arrived, Upload, arrive
-from server.providers.embedder import Embedder, TextKind
+from server.providers.embedder import TextKind
+from server.providers.embedders import Embedders
 from server.pull import Pull, Pulled
 from server.router import Router, tenant_of
 from server.services.downloading import Downloads
@@ -94,14 +95,14 @@ class SyncService:
     def __init__(
         self,
         router: Router,
-        embedder: Embedder,
+        embedders: Embedders,
         secret: bytes,
         clock: Callable[[], Micros],
         registration: Registration,
         snapshots: Snapshots,
     ) -> None:
         self._router = router
-        self._embedder = embedder
+        self._embedders = embedders
         self._cursors = Cursors(secret)
         self._clock = clock
         self._registration = registration
@@ -189,14 +190,16 @@ class SyncService:
             return directive
         arrived = arrive(upload, place.viewer.client_id, place.subject)
         known = place.shard.known_operations(place.tenant.incarnation, [one.operation_id for one in arrived])
-        arrived = self._embedded(arrived, known)
+        arrived = self._embedded(place.tenant, arrived, known)
         sender = Sender(
             place.viewer, _author(caller, upload, request.spell), upload.replica_id, place.subject
         )
         merged = place.shard.take(place.key, place.tenant.space, sender, upload, arrived, now)
         return v1.DIRECTIVE_FORK if merged is None else merged
 
-    def _embedded(self, arrived: Sequence[Arrived], known: Container[OperationId]) -> list[Arrived]:
+    def _embedded(
+        self, tenant: Tenant, arrived: Sequence[Arrived], known: Container[OperationId]
+    ) -> list[Arrived]:
         """The operations with the vectors of the contents they write. Without the model, they have none."""
         texts = {
             n: one.content
@@ -206,11 +209,14 @@ class SyncService:
         if not texts:
             return list(arrived)
         try:
-            vectors = encode_vectors(self._embedder.embed(list(texts.values()), TextKind.DOCUMENT))
+            vectors = self._vectors_of(tenant, list(texts.values()))
         except Unavailable:
             return list(arrived)
         made = dict(zip(texts, vectors, strict=True))
         return [one.read(made.get(n)) for n, one in enumerate(arrived)]
+
+    def _vectors_of(self, tenant: Tenant, texts: Sequence[str]) -> list[bytes]:
+        return encode_vectors(self._embedders.of(tenant).embed(texts, TextKind.DOCUMENT))
 
     def _answer(
         self,
@@ -304,8 +310,7 @@ class SyncService:
         }
         if not texts:
             return list(offered)
-        vectors = encode_vectors(self._embedder.embed(list(texts.values()), TextKind.DOCUMENT))
-        made = dict(zip(texts, vectors, strict=True))
+        made = dict(zip(texts, self._vectors_of(place.tenant, list(texts.values())), strict=True))
         return [replace(one, vector=made.get(n)) for n, one in enumerate(offered)]
 
     def vectors(self, request: v1.VectorsRequest, caller: Caller) -> v1.VectorsResponse:

@@ -25,18 +25,20 @@ class ShardFinding(ShardParts):
     """Looks for memories in what is resident."""
 
     def search(
-        self, extent: Extent, query: Query, revision: Mapping[StreamKey, CommitStamp]
+        self, extent: Extent, space: str, query: Query, revision: Mapping[StreamKey, CommitStamp]
     ) -> Sequence[Hit]:
-        """The best hits of the extent, every stream of which is brought up to date first."""
+        """The best hits of the extent, every stream of which is brought up to date first. The query's vector
+        is of the ``space``."""
         if revision:
             with self._reading(revision):
                 pass
-        with self._resident(extent, query) as stream:
+        with self._resident(extent, space, query) as stream:
             return search(stream, query)
 
     def explain_miss(
         self,
         extent: Extent,
+        space: str,
         query: Query,
         memory_id: MemoryId,
         revision: Mapping[StreamKey, CommitStamp],
@@ -52,7 +54,7 @@ class ShardFinding(ShardParts):
                 raise MemoryDeleted(memory_id)
         if stored is None or not permitted(stored.memory, client_id):
             raise MemoryNotFound(memory_id)
-        with self._resident(extent, query) as stream:
+        with self._resident(extent, space, query) as stream:
             return explain_miss(stream, query, memory_id)
 
     @staticmethod
@@ -63,20 +65,26 @@ class ShardFinding(ShardParts):
         ):
             raise MemoryNotFound(memory_id)
 
-    def _resident(self, extent: Extent, query: Query) -> AbstractContextManager[ResidentStream]:
-        return self._cache.reading(extent, accesses=query.recipe.decay_per_day < 1)
+    def _resident(self, extent: Extent, space: str, query: Query) -> AbstractContextManager[ResidentStream]:
+        return self._cache.reading(extent, space, accesses=query.recipe.decay_per_day < 1)
 
     def search_past(
-        self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
+        self,
+        key: StreamKey,
+        space: str,
+        query: Query,
+        embed: Embed,
+        revision: Mapping[StreamKey, CommitStamp],
     ) -> Sequence[Hit]:
         """The best hits of the stream as it was at the view's ``now``, in whose milliseconds all that was
         committed counts. Of those days no access is known."""
-        with self._past(key, query, embed, revision) as stream:
+        with self._past(key, space, query, embed, revision) as stream:
             return search(stream, query)
 
     def explain_past_miss(
         self,
         key: StreamKey,
+        space: str,
         query: Query,
         memory_id: MemoryId,
         embed: Embed,
@@ -84,7 +92,7 @@ class ShardFinding(ShardParts):
     ) -> Miss:
         """``explain_miss`` of ``search_past``. MemoryNotFound where the client may see no such memory of
         then."""
-        with self._past(key, query, embed, revision) as stream:
+        with self._past(key, space, query, embed, revision) as stream:
             slot = stream.slot(memory_id)
             if slot is None or not stream.columns.permits(slot, query.view.client_id):
                 raise MemoryNotFound(memory_id)
@@ -92,16 +100,21 @@ class ShardFinding(ShardParts):
 
     @contextmanager
     def _past(
-        self, key: StreamKey, query: Query, embed: Embed, revision: Mapping[StreamKey, CommitStamp]
+        self,
+        key: StreamKey,
+        space: str,
+        query: Query,
+        embed: Embed,
+        revision: Mapping[StreamKey, CommitStamp],
     ) -> Iterator[ResidentStream]:
         end = last_commit_stamp(query.view.now)
         with self._reading(revision) as reading:
             head, newest = reading.head(key), reading.newest_operation(key)
             until = newest if newest <= end else reading.newest_operation(key, end)
         if head is not None and until == newest and query.recipe.decay_per_day == 1:
-            with self._cache.reading(key) as stream:
+            with self._cache.reading(key, space) as stream:
                 if stream.applied.get(key.stream, CommitStamp(0)) <= max(head.head, end):
                     yield stream
                     return
-        with self._pasts.reading(key, until, embed) as stream:
+        with self._pasts.reading(key, space, until, embed) as stream:
             yield stream

@@ -188,6 +188,13 @@ class Reading(
         rows = self._transaction.all(self._lookups.vectors, values)
         return {row[0]: (Stamp.unpack(row[1]), row[2]) for row in rows}
 
+    def standing_vectors(
+        self, incarnation: Incarnation, space: str, ids: Collection[MemoryId]
+    ) -> dict[MemoryId, bytes]:
+        """The encoded vectors of a space of those memories that have one of the content that stands."""
+        values = self._among_ids(incarnation, ids) | {"space": space}
+        return dict(self._transaction.all(self._lookups.standing_vectors, values))
+
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
         values = {"incarnation": incarnation, "request_id": request_id, "expired": now - REQUEST_KEPT_MICROS}
@@ -290,6 +297,16 @@ _REQUEST = select(requests.c.digest, requests.c.response).where(
 )
 
 
+_HAS_VECTOR = and_(
+    vectors.c.incarnation == memories.c.incarnation,
+    vectors.c.stream == memories.c.stream,
+    vectors.c.memory_id == memories.c.id,
+    vectors.c.space == bindparam("space"),
+    vectors.c.content_stamp == memories.c.content_stamp,
+)
+"""That a vector of the space was made from the content that stands."""
+
+
 def _with_vectors(dialect_name: str) -> Select[Any]:
     """Memories with their vectors, and the names of what they mention in one text, which the subject's empty
     one is not part of."""
@@ -310,18 +327,7 @@ def _with_vectors(dialect_name: str) -> Select[Any]:
         memories.c.message,
         vectors.c.vector,
         names,
-    ).select_from(
-        memories.outerjoin(
-            vectors,
-            and_(
-                vectors.c.incarnation == memories.c.incarnation,
-                vectors.c.stream == memories.c.stream,
-                vectors.c.memory_id == memories.c.id,
-                vectors.c.space == bindparam("space"),
-                vectors.c.content_stamp == memories.c.content_stamp,
-            ),
-        )
-    )
+    ).select_from(memories.outerjoin(vectors, _HAS_VECTOR))
 
 
 _NEWLINE = {"postgresql": "E'\\n'", "sqlite": "char(10)"}
@@ -353,6 +359,11 @@ class _Lookups:
         )
         self.vectors = select(vectors.c.memory_id, vectors.c.content_stamp, vectors.c.vector).where(
             _of_stream(vectors), vectors.c.space == bindparam("space"), among(vectors.c.memory_id)
+        )
+        self.standing_vectors = (
+            select(memories.c.id, vectors.c.vector)
+            .select_from(memories.join(vectors, _HAS_VECTOR))
+            .where(_of_tenant(memories), among(memories.c.id))
         )
 
 

@@ -258,7 +258,7 @@ def test_the_graphs_that_its_vectors_are_in_go_from_memory_and_disk(
     assert len(after) == 2
     assert [len(found(server, **way)) for way in ways] == [0, 10, 10]
     server.cache.close()
-    together = server.cache._shelf.take(ACME)
+    together = server.cache._shelf.take(ACME, server.tenant.space, server.embedder.space.dimension)
     assert together is not None
     together.index.close()
     assert together.size == len(together.slots) == 60

@@ -50,9 +50,9 @@ def store(shard_url: str) -> Iterator[MemoryStore]:
 
 @contextmanager
 def caching(store: MemoryStore, folder: Path, budget_bytes: int = PLENTY) -> Iterator[StreamCache]:
-    shelf = Shelf(folder, space=SPACE, dimension=DIMENSION)
+    shelf = Shelf(folder)
     with ExitStack() as stack:
-        cache = StreamCache(store, shelf, space=SPACE, dimension=DIMENSION, budget_bytes=budget_bytes)
+        cache = StreamCache(store, shelf, {SPACE: DIMENSION}, budget_bytes=budget_bytes)
         stack.callback(cache.close)
         yield cache
 
@@ -125,7 +125,7 @@ def agrees(store: MemoryStore, cache: StreamCache, extent: Extent = KEY) -> bool
         else:
             keys = [StreamKey(extent, name) for name in reading.heads(extent)]
         living = sum(reading.count(key) for key in keys)
-    with cache.reading(extent) as stream:
+    with cache.reading(extent, SPACE) as stream:
         return len(stream) == living == len(stream.vectors)
 
 
@@ -133,11 +133,11 @@ def test_a_commit_is_seen_by_the_next_read_and_by_another_server(store: MemorySt
     rows = vectors(20)
     with caching(store, tmp_path / "a") as one:
         ids = add(store, one, rows[:10])
-        with one.reading(KEY) as stream:
+        with one.reading(KEY, SPACE) as stream:
             assert nearest(stream, rows[3], 1) == [ids[3]]
         ids += add(store, one, rows[10:])
         bury(store, one, [ids[3]])
-        with one.reading(KEY) as stream:
+        with one.reading(KEY, SPACE) as stream:
             assert nearest(stream, rows[15], 1) == [ids[15]]
             assert nearest(stream, rows[3], 1) != [ids[3]]
             assert len(stream) == 19
@@ -166,7 +166,7 @@ def test_a_worn_stream_is_loaded_again(store: MemoryStore, tmp_path: Path) -> No
         assert agrees(store, cache)
         bury(store, cache, ids[:200])
         assert agrees(store, cache)
-        with cache.reading(KEY) as stream:
+        with cache.reading(KEY, SPACE) as stream:
             assert len(stream.rows) == 200
 
 
@@ -176,7 +176,7 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
     rows = vectors(count)
     with caching(store, tmp_path) as cache:
         ids = [i for at in range(0, count, 1000) for i in add(store, cache, rows[at : at + 1000])]
-        with cache.reading(KEY) as stream:
+        with cache.reading(KEY, SPACE) as stream:
             assert isinstance(stream.vectors, HnswIndex)
             assert stream.vectors.drain(60)
             assert nearest(stream, rows[7], 1) == [ids[7]]
@@ -187,7 +187,7 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
         fresh = vectors(30, seed=9)
         new = add(store, cache, fresh)
         assert agrees(store, cache)
-        with cache.reading(KEY) as stream:
+        with cache.reading(KEY, SPACE) as stream:
             assert nearest(stream, fresh[4], 1) == [new[4]]
             assert nearest(stream, rows[60], 1) == [ids[60]]
             assert ids[7] not in nearest(stream, rows[7], 50)
@@ -195,7 +195,7 @@ def test_the_graph_of_a_large_stream_is_taken_from_the_shelf(store: MemoryStore,
     with caching(store, tmp_path) as cache:
         # The last slots of the shelved residency are dead by now: masks must still be as long as the rows.
         bury(store, cache, new)
-        with cache.reading(KEY) as stream:
+        with cache.reading(KEY, SPACE) as stream:
             view = View(ClientId("c"), Micros(0), scopes=("general",))
             query = Query(f"row {ids[60]}", rows[60], RECIPES["default"], view, 1)
             assert [hit.row.memory.id for hit in search(stream, query)] == [ids[60]]
@@ -220,7 +220,7 @@ def test_a_tenant_as_one_follows_each_of_its_streams(store: MemoryStore, tmp_pat
         ids += add(store, cache, rows[20:30], StreamKey(TENANT, "user:carol"))
         bury(store, cache, ids[:3])
         assert agrees(store, cache, TENANT)
-        with cache.reading(TENANT) as stream:
+        with cache.reading(TENANT, SPACE) as stream:
             assert len(stream) == 27
             for n in (3, 12, 25):
                 assert nearest(stream, rows[n], 1) == [ids[n]]
@@ -259,7 +259,7 @@ def test_the_graph_of_a_tenant_is_taken_from_the_shelf(
     rows, fresh = vectors(100), vectors(10, seed=9)
     with caching(store, tmp_path) as cache:
         ids = add(store, cache, rows[:50], now_millis=NOW + 60_000) + add(store, cache, rows[50:], OTHER)
-        with cache.reading(TENANT) as stream:
+        with cache.reading(TENANT, SPACE) as stream:
             assert isinstance(stream.vectors, HnswIndex)
             assert stream.vectors.drain(60)
     assert len(list(tmp_path.rglob("*.hnsw"))) == 1
@@ -269,7 +269,7 @@ def test_the_graph_of_a_tenant_is_taken_from_the_shelf(
         # Its stamp lies before those of the other stream that the graph was kept at.
         rewrite(store, cache, OTHER, ids[70], fresh[9])
         assert agrees(store, cache, TENANT)
-        with cache.reading(TENANT) as stream:
+        with cache.reading(TENANT, SPACE) as stream:
             assert len(stream.rows) == 110
             assert nearest(stream, fresh[4], 1) == [new[4]]
             assert nearest(stream, fresh[9], 1) == [ids[70]]
@@ -294,7 +294,7 @@ def test_a_load_that_failed_leaves_nothing_behind(
         ids = add(store, cache, vectors(10))
         add(store, cache, vectors(10), OTHER)
         monkeypatch.setattr(Reading, "living", fails)
-        with pytest.raises(StorageUnavailable), cache.reading(TENANT):
+        with pytest.raises(StorageUnavailable), cache.reading(TENANT, SPACE):
             raise AssertionError("half a tenant was given out")
         monkeypatch.setattr(Reading, "living", living)
         bury(store, cache, ids[:2])
@@ -319,7 +319,7 @@ def test_the_last_access_is_known_where_it_is_asked_for(
         look(store, one, 5)
 
         def last() -> dict[MemoryId, int]:
-            with cache.reading(extent, accesses=True) as stream:
+            with cache.reading(extent, SPACE, accesses=True) as stream:
                 times = stream.columns.last_access()
                 return {i: int(times[slot]) for i in (one, two) if (slot := stream.slot(i)) is not None}
 
@@ -327,7 +327,7 @@ def test_the_last_access_is_known_where_it_is_asked_for(
         look(store, two, 7)
         look(store, one, 6, b"e" * 16)
         look(store, one, 4)
-        with cache.reading(extent) as stream:
+        with cache.reading(extent, SPACE) as stream:
             assert stream.columns.last_access()[stream.slot(two) or 0] == 0
         assert last() == {one: 6, two: 7}
     with caching(store, tmp_path) as other:

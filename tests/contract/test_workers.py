@@ -120,8 +120,8 @@ def host(shard_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
         def made() -> Host:
             store = stack.enter_context(MemoryStore(shard_url))
-            shelf = Shelf(tmp_path / "index", space=SPACE, dimension=4)
-            cache = StreamCache(store, shelf, space=SPACE, dimension=4, budget_bytes=1 << 20)
+            shelf = Shelf(tmp_path / "index")
+            cache = StreamCache(store, shelf, {SPACE: 4}, budget_bytes=1 << 20)
             stack.callback(cache.close)
             host = Host(Shard("main", store, cache), clock, tenant)
             stack.callback(host.free.set)

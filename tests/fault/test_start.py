@@ -42,8 +42,9 @@ def test_a_second_server_on_a_data_directory_names_the_first(start: Start, data_
 def test_another_embedder_than_the_stored_vectors_is_refused(start: Start, data_dir: Path) -> None:
     start().stop()
     line = why_not(data_dir, embedder="lite")
-    assert "SCRUBJAY_EMBEDDER" in line
-    assert "'lite'" in line
+    assert "SCRUBJAY_EMBEDDERS" in line
+    assert "hash-1/1024" in line and "lite-1/512" in line
+    start(embedder="lite", embedders="hash").stop()
     start()
 
 

@@ -25,6 +25,7 @@ from server.index import past_streams, switch
 from server.index.past_streams import PastStreams
 from server.past import Past, read_past
 from server.providers.embedder import TextKind
+from server.providers.embedders import Embedders
 from server.recall.recipes import RECIPES
 from server.store.memory_store import Reading, StreamKey
 from tests.devices import KEY, NOW, Server
@@ -381,10 +382,16 @@ class Counted:
         self.documents: list[str] = []
         self.space = self.inner.space
 
-    def embed(self, texts: Sequence[str], kind: TextKind) -> object:
+    def embed(self, texts: Sequence[str], kind: TextKind) -> NDArray[np.float32]:
         if kind is TextKind.DOCUMENT:
             self.documents += texts
         return self.inner.embed(texts, kind)
+
+    def self_test(self) -> None:
+        self.inner.self_test()
+
+    def close(self) -> None:
+        self.inner.close()
 
 
 def test_questions_about_one_moment_replay_once_and_embed_what_is_gone_once(
@@ -400,7 +407,7 @@ def test_questions_about_one_moment_replay_once_and_embed_what_is_gone_once(
     update(server, edited.id, content="coffee")
     delete(server, gone.id)
     counted = Counted(server)
-    monkeypatch.setattr(server.memories, "_embedder", counted)
+    monkeypatch.setattr(server.memories, "_embedders", Embedders({"hash": counted}))
     made: list[CommitStamp] = []
 
     def noted(reading: Reading, key: StreamKey, until: CommitStamp, space: str) -> Past:

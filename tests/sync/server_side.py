@@ -16,6 +16,7 @@ from scrubjay.memory import Micros
 from scrubjay.stamp import COUNTER_BITS, CommitStamp, ReplicaId
 from server.index.cache import StreamCache
 from server.index.shelf import Shelf
+from server.providers.embedders import Embedders
 from server.providers.hashed import HashEmbedder
 from server.router import Router
 from server.services.memory_service import MemoryService
@@ -99,18 +100,16 @@ class ServerSide:
         with ExitStack() as stack:
             self.store = stack.enter_context(MemoryStore(self.url))
             self._break_on_demand()
-            space, dimension = self.embedder.space.id, self.embedder.space.dimension
-            shelf = Shelf(self._folder / "index", space=space, dimension=dimension)
-            cache = StreamCache(self.store, shelf, space=space, dimension=dimension, budget_bytes=1 << 24)
+            embedders = Embedders({"hash": self.embedder})
+            shelf = Shelf(self._folder / "index")
+            cache = StreamCache(self.store, shelf, embedders.dimensions, budget_bytes=1 << 24)
             stack.callback(cache.close)
             self.shard = Shard(SHARD, self.store, cache)
             self.router = Router({SHARD: self.shard})
-            self.memories = MemoryService(self.router, self.embedder, SECRET, self._clock)
+            self.memories = MemoryService(self.router, embedders, SECRET, self._clock)
             snapshots = Snapshots(self._folder / "snapshots", SECRET, budget_bytes=1 << 26)
             stack.callback(snapshots.close)
-            self.sync = SyncService(
-                self.router, self.embedder, SECRET, self._clock, NoRegistration(), snapshots
-            )
+            self.sync = SyncService(self.router, embedders, SECRET, self._clock, NoRegistration(), snapshots)
             self._stack = stack.pop_all()
 
     def _break_on_demand(self) -> None:

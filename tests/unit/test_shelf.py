@@ -34,12 +34,12 @@ SLOTS = struct.Struct("<8sQQ")
 @pytest.fixture
 def shelf(tmp_path: Path) -> Shelf:
     """A shelf that holds the graph of one stream."""
-    shelf = Shelf(tmp_path, space="lite", dimension=D)
+    shelf = Shelf(tmp_path)
     index = HnswIndex(D, PARAMETERS)
     index.add(np.arange(COUNT), clustered(COUNT, D))
     assert index.drain(30)
     slots = {MemoryId(str(uuid.UUID(int=n + 1))): n for n in range(COUNT)}
-    shelf.put(STREAM, Shelved(index, slots, COUNT, {STREAM.stream: CommitStamp(7)}))
+    shelf.put(STREAM, "lite", Shelved(index, slots, COUNT, {STREAM.stream: CommitStamp(7)}))
     index.close()
     return shelf
 
@@ -64,7 +64,7 @@ def rewrite_header(path: Path, change: Callable[[dict[str, Any]], object]) -> No
 
 
 def test_what_was_put_is_taken(shelf: Shelf) -> None:
-    taken = shelf.take(STREAM)
+    taken = shelf.take(STREAM, "lite", D)
     assert taken is not None
     assert (taken.size, taken.latest, len(taken.index)) == (COUNT, 7, COUNT)
     taken.index.close()
@@ -85,7 +85,7 @@ def test_the_graph_of_another_build_is_left_alone(
     shelf: Shelf, change: Callable[[dict[str, Any]], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     rewrite_header(graph_file(shelf), change)
-    assert shelf.take(STREAM) is None
+    assert shelf.take(STREAM, "lite", D) is None
     assert "built anew" in caplog.text
 
 
@@ -96,11 +96,11 @@ def test_the_slots_of_another_build_are_left_alone(shelf: Shelf, applied: str) -
     magic, length, size = SLOTS.unpack_from(body)
     ids = body[SLOTS.size + length :]
     path.write_bytes(signed(SLOTS.pack(magic, len(applied), size) + applied.encode() + ids))
-    assert shelf.take(STREAM) is None
+    assert shelf.take(STREAM, "lite", D) is None
 
 
 def test_a_graph_is_left_alone_where_hnswlib_is_not_there_any_more(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hnsw, "hnswlib", None)
-    assert shelf.take(STREAM) is None
+    assert shelf.take(STREAM, "lite", D) is None
