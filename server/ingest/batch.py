@@ -50,7 +50,7 @@ class Sender:
 
 class Batch:
     """What is known of the memories ``ids`` and the operations ``operation_ids``, and what becomes of them.
-    ``new_texts`` are those of memories that are to be made.
+    ``new_texts`` are those of memories that are to be made; all vectors are of the ``space``.
 
     ``answers`` are those of the operations taken.
     """
@@ -59,6 +59,7 @@ class Batch:
         self,
         writing: Writing,
         key: StreamKey,
+        space: str,
         sender: Sender,
         ids: Sequence[MemoryId],
         operation_ids: Sequence[OperationId],
@@ -68,6 +69,7 @@ class Batch:
         self.answers: list[v1.OperationResult] = []
         self._writing = writing
         self._key = key
+        self._space = space
         self._sender = sender
         self._now_millis = now_millis
         self._known = writing.operation_results(key.incarnation, operation_ids)
@@ -93,6 +95,7 @@ class Batch:
         cls,
         writing: Writing,
         key: StreamKey,
+        space: str,
         sender: Sender,
         arrived: Sequence[Arrived],
         now_millis: int,
@@ -101,7 +104,8 @@ class Batch:
         ids = dict.fromkeys(one.operation.memory_id for one in arrived if one.operation is not None)
         made = [one.operation.memory for one in arrived if one.operation is not None]
         texts = [memory.content for memory in made if memory is not None]
-        return cls(writing, key, sender, list(ids), [one.operation_id for one in arrived], now_millis, texts)
+        known = [one.operation_id for one in arrived]
+        return cls(writing, key, space, sender, list(ids), known, now_millis, texts)
 
     def _find_taken_back(self, ids: Sequence[MemoryId]) -> set[MemoryId]:
         known = [i for i in ids if i in self._graves or i in self._living]
@@ -310,6 +314,7 @@ class Batch:
             spell=author.spell,
             operation=encode(operation, self._sender.replica_id),
             vector=one.vector,
+            space=self._space,
         )
 
     def _create(self, one: Arrived, operation: Operation, commit_stamp: CommitStamp) -> v1.OperationResult:
@@ -388,7 +393,9 @@ class Batch:
         if stored is None:
             result = self._not_visible(operation, commit_stamp, author)
         else:
-            result = self._edit(operation, stored, commit_stamp, sender, waiting.vector)
+            # A vector of another space is of no use here: the memory gets one like any that has none.
+            vector = waiting.vector if waiting.space == self._space else None
+            result = self._edit(operation, stored, commit_stamp, sender, vector)
         result.commit_stamp = commit_stamp
         if self._writes.waiting.pop(waiting.operation_id, None) is None:
             self._writes.resolved[waiting.operation_id] = commit_stamp, result
@@ -430,7 +437,7 @@ class Batch:
             if (stored := self._living.get(memory_id)) is not None
         }
 
-    def write(self, space: str) -> None:
+    def write(self) -> None:
         """Write what became of everything."""
         self._writing.stamps(self._key, self._stamped, self._now_millis)
-        self._writes.write(self._writing, self._key, space, self._before, self._living)
+        self._writes.write(self._writing, self._key, self._space, self._before, self._living)

@@ -37,9 +37,9 @@ def take_offered(
     now_millis: int,
 ) -> int:
     """Join what a replica gives back after the server lost it; how much of it was news."""
-    batch = _Offers(writing, key, sender, [one.memory_id for one in offered], [], now_millis)
+    batch = _Offers(writing, key, space, sender, [one.memory_id for one in offered], [], now_millis)
     taken = sum(batch.offer(one) for one in offered)
-    batch.write(space)
+    batch.write()
     return taken
 
 

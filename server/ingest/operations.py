@@ -37,7 +37,7 @@ def merge_batch(
     now_millis: int,
 ) -> Merged:
     """Take the operations in order, up to the first that must come again later."""
-    batch = Batch.of_operations(writing, key, sender, arrived, now_millis)
+    batch = Batch.of_operations(writing, key, space, sender, arrived, now_millis)
     hindrance = ""
     for one in arrived:
         hindrance = batch.hindrance(one)
@@ -45,13 +45,18 @@ def merge_batch(
             break
         batch.take(one)
     taken = len(batch.answers)
-    batch.write(space)
+    batch.write()
     later = v1.OperationResult(status=v1.OPERATION_STATUS_RETRY_LATER, reason=hindrance)
     return Merged(batch.answers + [later] * (len(arrived) - taken), taken, batch.own())
 
 
 def first_results(
-    writing: Writing, key: StreamKey, sender: Sender, arrived: Sequence[Arrived], now_millis: int
+    writing: Writing,
+    key: StreamKey,
+    space: str,
+    sender: Sender,
+    arrived: Sequence[Arrived],
+    now_millis: int,
 ) -> list[v1.OperationResult]:
     """The first results of operations that were answered in an earlier call. Of those that are forgotten
     what can be told still: see ``Batch.forgotten``."""
@@ -59,7 +64,7 @@ def first_results(
     first = {name: v1.OperationResult.FromString(encoded) for name, (_, encoded) in known.items()}
     forgotten = [one for one in arrived if one.operation_id not in known]
     if forgotten:
-        batch = Batch.of_operations(writing, key, sender, forgotten, now_millis)
+        batch = Batch.of_operations(writing, key, space, sender, forgotten, now_millis)
         first |= {one.operation_id: batch.forgotten(one) for one in forgotten}
     return [duplicate(first[one.operation_id]) for one in arrived]
 
@@ -77,7 +82,7 @@ def end_waits(
     if not writing.waiting(key, ids):
         return False
     sender = Sender(Viewer(author.client_id), author, author.replica, subject)
-    batch = Batch(writing, key, sender, ids, [], now_millis)
+    batch = Batch(writing, key, space, sender, ids, [], now_millis)
     batch.end_waits()
-    batch.write(space)
+    batch.write()
     return True

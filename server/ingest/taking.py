@@ -27,7 +27,7 @@ def take_upload(
     count = answered_before(upload, writing.replica(key, upload.replica_id), client_id)
     if count is None:
         return None
-    first = first_results(writing, key, sender, arrived[:count], now // 1000)
+    first = first_results(writing, key, space, sender, arrived[:count], now // 1000)
     merged = merge_batch(writing, key, space, sender, arrived[count:], now // 1000)
     taken = count + merged.taken
     if merged.taken:

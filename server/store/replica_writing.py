@@ -77,6 +77,7 @@ class ReplicaWriting:
                 "spell": one.spell,
                 "operation": one.operation,
                 "vector": one.vector,
+                "space": one.space,
             }
             for one in pending
         ]

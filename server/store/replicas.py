@@ -42,7 +42,8 @@ class SavedOperation:
 class WaitingOperation:
     """A SET that waits for its memory's create, and whose it is.
 
-    ``operation`` is encoded as its replica would send it, with its id; ``vector`` is its new content's.
+    ``operation`` is encoded as its replica would send it, with its id; ``vector`` is its new content's,
+    of the ``space``.
     """
 
     memory_id: MemoryId
@@ -56,6 +57,7 @@ class WaitingOperation:
     spell: str
     operation: bytes
     vector: bytes | None
+    space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ class _Lookups:
                         "spell",
                         "operation",
                         "vector",
+                        "space",
                     )
                 )
             )

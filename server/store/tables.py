@@ -186,6 +186,7 @@ waiting = Table(
     _column("spell", Text),
     _column("operation", LargeBinary),
     Column("vector", LargeBinary),
+    _column("space", Text),
     Index("waiting_by_commit_stamp", "incarnation", "stream", "commit_stamp"),
 )
 
