@@ -42,6 +42,9 @@ def create_key(
     across_subjects: Annotated[
         bool, typer.Option("--across-subjects", help="Let it search all subjects of the tenant at once.")
     ] = False,
+    scope: Annotated[
+        list[str] | None, typer.Option(help="Keep it within this scope; may be repeated. Default: all.")
+    ] = None,
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
@@ -52,6 +55,7 @@ def create_key(
         display_name=name,
         client_id=client_id,
         across_subjects=across_subjects,
+        scopes=scope or (),
     )
     if expires is not None:
         request.expires_at.FromDatetime(expires)

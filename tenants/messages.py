@@ -48,6 +48,7 @@ def api_key_message(api_key: ApiKey) -> v1.ApiKey:
         expires_at=_optional_timestamp(api_key.expires_at),
         revoked_at=_optional_timestamp(api_key.revoked_at),
         across_subjects=api_key.across_subjects,
+        scopes=api_key.scopes,
     )
 
 

@@ -106,6 +106,7 @@ def key_table(key: v1.ApiKey) -> Table:
         ("role", v1.Role.Name(key.role).removeprefix("ROLE_")),
         ("client", key.client_id),
         *((("searches", "across subjects"),) if key.across_subjects else ()),
+        *((("reaches", ", ".join(key.scopes)),) if key.scopes else ()),
         ("made", _time(key.created_at)),
         ("expires", _time(key.expires_at) if key.HasField("expires_at") else "never"),
         ("revoked", _time(key.revoked_at) if key.HasField("revoked_at") else "no"),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NewType
 
 from scrubjay.errors import FieldViolation
-from scrubjay.memory import ClientId, Micros, Subject
+from scrubjay.memory import ClientId, Micros, Subject, Viewer
 from tenants.forget_policy import ForgetPolicy
 from tenants.quotas import UNLIMITED, Quotas
 from tenants.receipt import PurgeReceipt
@@ -53,6 +53,8 @@ MEMORY_READERS = frozenset({Role.SERVICE, Role.READER})
 """Who may read memories. No admin sees memory content."""
 ACROSS_SUBJECTS = frozenset({Role.SERVICE, Role.READER})
 """Whose keys may be given the grant to search across a tenant's subjects."""
+SCOPED = frozenset({Role.SERVICE, Role.READER})
+"""Whose keys may be kept within scopes."""
 MEMORY_WRITERS = frozenset({Role.SERVICE})
 """Who may write memories."""
 DEVICES = frozenset({Role.DEVICE})
@@ -90,7 +92,8 @@ class Tenant:
 class ApiKey:
     """A credential without its secret. ``tenant_id`` is None for a platform admin's key.
 
-    ``across_subjects`` lets it search all subjects of its tenant at once.
+    ``across_subjects`` lets it search all subjects of its tenant at once. With ``scopes`` it reaches the
+    memories within these alone.
     """
 
     key_id: str
@@ -104,6 +107,7 @@ class ApiKey:
     across_subjects: bool = False
 
     def has_ended(self, now: Micros) -> bool:
+    scopes: tuple[str, ...] = ()
         """Whether nobody is let in with it any more."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
@@ -147,7 +151,8 @@ class Caller:
     """Who calls, as its credential says. ``tenant`` is None for a platform admin, and only there.
 
     ``device`` is set for a device in any state. ``wiped`` says of a revoked one that it must delete what
-    it holds. ``across_subjects``: may search all subjects of the tenant at once.
+    it holds. ``across_subjects``: may search all subjects of the tenant at once. ``scopes`` are those of an
+    API key, which reaches the memories within these alone; empty: all.
     """
 
     role: Role
@@ -159,6 +164,12 @@ class Caller:
     across_subjects: bool = False
 
 
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def viewer(self) -> Viewer:
+        """For whom a memory exists or not, where an API key calls."""
+        return Viewer(self.client_id, self.scopes)
 def principal(incarnation: Incarnation, subject: Subject, client_id: ClientId) -> bytes:
     """``PRINCIPAL_BYTES`` bytes that name tenant, subject and client together.
 

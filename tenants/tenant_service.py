@@ -28,6 +28,7 @@ from tenants.validation import (
     overlap_violation,
     owner_violation,
     page_limit,
+    reach_violations,
     scope_violations,
     sole_subject,
     time_violation,
@@ -201,6 +202,7 @@ class TenantAdminService(OperationDoor):
             name_violation("client_id", request.client_id),
             time_violation("expires_at", expires_at),
             grant_violation(request.across_subjects, role),
+            *reach_violations(request.scopes, role),
         )
         check_own(caller, request.tenant_id)
         made = self._registry.create_api_key(
@@ -211,6 +213,7 @@ class TenantAdminService(OperationDoor):
             client_id=request.client_id,
             expires_at=expires_at,
             across_subjects=request.across_subjects,
+            scopes=tuple(dict.fromkeys(request.scopes)),
             request=request_key(request.request_id, caller),
         )
         return v1.CreateApiKeyResponse(api_key=api_key_message(made.api_key), secret=made.secret)

@@ -19,7 +19,7 @@ from scrubjay.memory import (
 )
 from tenants.registry import MAX_OVERLAP_SECONDS
 from tenants.states import MAX_GRACE_DAYS
-from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, Role, tenant_id_violation
+from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, SCOPED, Role, tenant_id_violation
 
 DEFAULT_PAGE = 100
 MAX_PAGE = 1000
@@ -101,6 +101,13 @@ def grant_violation(across_subjects: bool, role: Role) -> FieldViolation | None:
     return FieldViolation("across_subjects", f"is set, but a key of role {role.name} searches no memories")
 
 
+def reach_violations(scopes: Sequence[str], role: Role) -> list[FieldViolation | None]:
+    """What is wrong with the scopes of a key of this role."""
+    if scopes and role not in SCOPED:
+        return [FieldViolation("scopes", f"are set, but a key of role {role.name} reaches no memories")]
+    return scope_violations(scopes)
+
+
 def named_violation(field_path: str, name: str, thing: str) -> FieldViolation | None:
     """What is wrong with the id of a thing that must be named."""
     if not name:
@@ -123,7 +130,7 @@ def sole_subject(
 
 
 def scope_violations(scopes: Sequence[str]) -> list[FieldViolation | None]:
-    """What is wrong with a device's scopes."""
+    """What is wrong with the scopes of a device or a key."""
     if len(scopes) > MAX_SCOPES:
         return [FieldViolation("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")]
     return [scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes)]

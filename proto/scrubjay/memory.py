@@ -171,9 +171,9 @@ def expired(memory: Memory, now: Micros) -> bool:
     return memory.expires_at is not None and memory.expires_at <= now
 
 
-def visible(memory: Memory, client_id: ClientId, now: Micros) -> bool:
-    """Whether ``client_id`` may be shown the memory at ``now``: permitted, and not expired."""
-    return not expired(memory, now) and permitted(memory, client_id)
+def visible(memory: Memory, viewer: Viewer, now: Micros) -> bool:
+    """Whether the viewer may be shown the memory at ``now``: it exists for it, and has not expired."""
+    return not expired(memory, now) and viewer.sees(memory)
 
 
 def within(scope: str, ancestor: str) -> bool:

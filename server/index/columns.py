@@ -22,6 +22,7 @@ from scrubjay.memory import (
     MemoryId,
     Micros,
     PrivacyLevel,
+    Viewer,
     id_bytes,
     within,
 )
@@ -45,7 +46,7 @@ class View:
     """What a caller may see and asked for: privacy, expiry, scopes, agent and run.
 
     ``inherit`` lets in facts and preferences of ``INHERITED_SCOPE`` beside ``scopes``. ``valid_at`` asks for
-    what was true in the world then.
+    what was true in the world then. Outside of ``granted`` nothing exists for the caller; empty: everywhere.
     """
 
     client_id: ClientId
@@ -55,6 +56,12 @@ class View:
     run_id: str = ""
     inherit: bool = False
     valid_at: Micros | None = None
+    granted: tuple[str, ...] = ()
+
+    @property
+    def viewer(self) -> Viewer:
+        """Who looks, whatever is asked for."""
+        return Viewer(self.client_id, self.granted)
 
     @property
     def inherited_scopes(self) -> tuple[str, ...]:
@@ -242,6 +249,15 @@ class Columns:
         return self._alive[: self.size] if self.living < self.size else None
 
     def _permitted(self, view: View) -> Mask | None:
+        return _both(self._shown(view), self._granted(view))
+
+    def _granted(self, view: View) -> Mask | None:
+        if not view.granted:
+            return None
+        scope = self._arrays["scope"][: self.size]
+        return np.isin(scope, self._names["scope"].below(view.granted))
+
+    def _shown(self, view: View) -> Mask | None:
         if not self._restricted:
             return None
         owner = self._arrays["owner"][: self.size]

@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scrubjay.memory import ClientId, JsonValue, Memory, MemoryId, Micros, new_memory_id
+from scrubjay.errors import FieldViolation
+from scrubjay.memory import ClientId, JsonValue, Memory, MemoryId, Micros, Viewer, new_memory_id
 from scrubjay.merge import Outcome, State, WriteResult, registers
 from scrubjay.operation import Operation, OperationKind
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
@@ -28,7 +29,8 @@ def server_replica(incarnation: Incarnation) -> ReplicaId:
 class Author:
     """The client a write comes from, the clock that stamps it, and the key and role that vouch for it.
 
-    ``spell`` names the time offline that a device's edits were made in; empty for others.
+    ``spell`` names the time offline that a device's edits were made in; empty for others. Without ``scopes``
+    the key reaches all memories.
     """
 
     client_id: ClientId
@@ -36,6 +38,12 @@ class Author:
     actor: str
     role: str
     spell: str = ""
+    scopes: tuple[str, ...] = ()
+
+    @property
+    def viewer(self) -> Viewer:
+        """For whom memories exist that it may write."""
+        return Viewer(self.client_id, self.scopes)
 
     def history_row(
         self,
@@ -91,6 +99,14 @@ class Author:
             spell=self.spell,
             deleted=deleted,
         )
+
+
+def outside_violation(field_path: str, scope: str, viewer: Viewer) -> FieldViolation | None:
+    """What is wrong with the scope that somebody writes a memory into, if anything."""
+    if viewer.may_enter(scope):
+        return None
+    reached = ", ".join(viewer.scopes)
+    return FieldViolation(field_path, f"{scope!r} lies outside of this key's scopes: {reached}")
 
 
 def outcome_of(changes: Sequence[HistoryChange]) -> Outcome:

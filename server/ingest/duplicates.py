@@ -17,6 +17,7 @@ from scrubjay.memory import (
     MemoryId,
     Micros,
     PrivacyLevel,
+    Viewer,
     canonical_json,
     visible,
 )
@@ -53,7 +54,7 @@ def stands_for(memory: Memory, new: Memory, client_id: ClientId, now: Micros) ->
     """
     return (
         memory.superseded_by is None
-        and visible(memory, client_id, now)
+        and visible(memory, Viewer(client_id), now)
         and _place(memory) == _place(new)
         and _audience(memory) == _audience(new)
         and new.category in (memory.category, DEFAULT_CATEGORY)

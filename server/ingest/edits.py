@@ -16,7 +16,6 @@ from scrubjay.memory import (
     MemoryId,
     Micros,
     canonical_json,
-    permitted,
     violations,
     visible,
 )
@@ -24,7 +23,7 @@ from scrubjay.merge import KEYED_FIELDS, State, Write, WriteResult, apply, get
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
 from scrubjay.wire import to_etag
-from server.ingest.author import Author, last_text, written
+from server.ingest.author import Author, last_text, outside_violation, written
 from server.ingest.entities.linking import Known, named_in, relink, says_other, text_of
 from server.store.rows import Grave, StoredMemory, StreamKey, private_to
 from server.store.vector_codec import encode_vector
@@ -88,9 +87,9 @@ def living(
 ) -> StoredMemory:
     """The memory as its author may edit it. MemoryDeleted, MemoryNotFound as in a read."""
     stored = writing.get(key.incarnation, memory_id)
-    if stored is None and writing.deleted_for(key.incarnation, memory_id, author.client_id):
+    if stored is None and writing.deleted_for(key.incarnation, memory_id, author.viewer):
         raise MemoryDeleted(memory_id)
-    if stored is None or not visible(stored.memory, author.client_id, now):
+    if stored is None or not visible(stored.memory, author.viewer, now):
         raise MemoryNotFound(memory_id)
     return stored
 
@@ -147,7 +146,10 @@ def _check(old: StoredMemory, state: State, edit: Edit, author: Author) -> None:
             "memory.privacy_level",
             f"only its owner, the client {old.memory.owner_client_id!r}, may change it",
         )
-    if wrong := violations(state.memory):
+    wrong = violations(state.memory)
+    if (outside := outside_violation("scope", state.memory.scope, author.viewer)) is not None:
+        wrong.append(outside)
+    if wrong:
         raise InvalidField(violation.under("memory") for violation in wrong)
 
 
@@ -155,10 +157,10 @@ def delete(
     writing: Writing, key: StreamKey, memory_id: MemoryId, etag: str, author: Author, now: Micros
 ) -> None:
     """Delete the memory for ever; nothing happens where it was deleted before."""
-    if writing.deleted_for(key.incarnation, memory_id, author.client_id):
+    if writing.deleted_for(key.incarnation, memory_id, author.viewer):
         return
     stored = writing.get(key.incarnation, memory_id)
-    if stored is None or not permitted(stored.memory, author.client_id):
+    if stored is None or not author.viewer.sees(stored.memory):
         raise MemoryNotFound(memory_id)
     _check_etag(stored, etag)
     bury(writing, key, [stored], author, now)
@@ -172,7 +174,7 @@ def delete_all(writing: Writing, key: StreamKey, author: Author, now: Micros) ->
     before: tuple[Micros, MemoryId] | None = None
     while page := writing.page(key, before, DELETED_AT_ONCE):
         before = (page[-1].memory.created_at, page[-1].memory.id)
-        dead = [stored for stored in page if permitted(stored.memory, author.client_id)]
+        dead = [stored for stored in page if author.viewer.sees(stored.memory)]
         bury(writing, key, dead, author, now)
         count += len(dead)
     writing.forget_recent(key)

@@ -18,6 +18,7 @@ from scrubjay.memory import (
 )
 from scrubjay.wire import from_message, to_timestamp
 from server.ingest.adding import Added, Draft, add
+from server.ingest.author import outside_violation
 from server.ingest.chat.issues import Issue
 from server.ingest.conversations import Conversation
 from server.operations.workers import Report
@@ -226,6 +227,8 @@ def _readable(message: v1.Memory, caller: Caller, now: Micros) -> Memory | Inval
     except InvalidField as error:
         return error
     wrong = violations(memory)
+    if (outside := outside_violation("scope", memory.scope, caller.viewer)) is not None:
+        wrong.append(outside)
     if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
         wrong.append(local)
     return InvalidField(wrong) if wrong else memory

@@ -16,7 +16,7 @@ from server.ending import Ending
 from server.feed import BEGINNING, FeedPage, PageChange, Position
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor
-from server.services.requests import MAX_PAGE_BYTES, check_scopes, sole_subject
+from server.services.requests import MAX_PAGE_BYTES, reached_scopes, sole_subject
 from server.shard import Shard
 from server.store.memory_store import StreamKey
 from tenants.page_token import opened, seal
@@ -46,7 +46,7 @@ class BackendWatch(MemoryDoor):
         """What changed behind the token, then what changes, until the stream ends."""
         tenant, subject = tenant_of(caller), sole_subject(request)
         key = StreamKey(tenant.incarnation, subject.key)
-        viewer = Viewer(caller.client_id, check_scopes(tuple(request.scopes)))
+        viewer = Viewer(caller.client_id, reached_scopes(tuple(request.scopes), caller))
         purpose = "\0".join(("watch", key.incarnation, key.stream, caller.client_id, *viewer.scopes))
         watched = _Watched(self._router.shard(tenant), key, subject, viewer, purpose)
         with watched.shard.hub.subscribe(key) as subscription:

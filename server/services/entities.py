@@ -11,7 +11,14 @@ from scrubjay.wire import from_timestamp, to_timestamp
 from server.ingest.entities.entity import EntityKind
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor, token_purpose
-from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_memory_id, sole_subject
+from server.services.requests import (
+    DEFAULT_PAGE,
+    MAX_PAGE,
+    bounded,
+    check_memory_id,
+    check_unscoped,
+    sole_subject,
+)
 from server.shard.entities import NEWEST, Entities, Names, Related, Relations
 from server.store.entities import Asking, Links, RelationRow
 from server.store.memory_store import StreamKey
@@ -25,6 +32,7 @@ class EntityReads(MemoryDoor):
     def list_entities(self, request: v1.ListEntitiesRequest, caller: Caller) -> v1.ListEntitiesResponse:
         """A page of whom and what the subject's memories mention."""
         tenant = tenant_of(caller)
+        check_unscoped(caller, "what all of a subject's memories mention")
         key = StreamKey(tenant.incarnation, sole_subject(request).key)
         purpose = token_purpose(request, tenant.incarnation)
         after = ("", "00000000-0000-0000-0000-000000000000")
@@ -56,6 +64,7 @@ class EntityReads(MemoryDoor):
     def list_relations(self, request: v1.ListRelationsRequest, caller: Caller) -> v1.ListRelationsResponse:
         """A page of what the subject's memories say of what they mention."""
         tenant = tenant_of(caller)
+        check_unscoped(caller, "what all of a subject's memories mention")
         key = StreamKey(tenant.incarnation, sole_subject(request).key)
         if request.entity_id:
             check_memory_id("entity_id", request.entity_id)

@@ -28,6 +28,7 @@ from server.services.requests import (
     at_most,
     bounded,
     check_memory_id,
+    check_unscoped,
     inside,
     no_subject,
     read_subject,
@@ -110,6 +111,8 @@ class Finding(MemoryDoor):
         neighbours = at_most("neighbours", request.neighbours, MAX_NEIGHBOURS)
         view, matches = self._view(request, subject, caller), read_filter(request)
         as_of = _time("as_of", request)
+        if as_of is not None:
+            check_unscoped(caller, "as_of")
         view = replace(
             view,
             now=view.now if as_of is None else min(view.now, as_of),

@@ -18,7 +18,15 @@ from server.ingest.author import Author
 from server.ingest.forgetting import CHUNK, Sweep
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor, author_of, read_filter, token_purpose
-from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_scopes, fitting, sole_subject
+from server.services.requests import (
+    DEFAULT_PAGE,
+    MAX_PAGE,
+    bounded,
+    check_scopes,
+    check_unscoped,
+    fitting,
+    sole_subject,
+)
 from server.services.sentences import why
 from server.shard import Listing, Request, Shard
 from server.store.memory_store import StreamKey, Writing
@@ -33,6 +41,7 @@ class Forgetting(MemoryDoor):
     def forget(self, request: v1.ForgetRequest, caller: Caller) -> v1.ForgetResponse:
         """What the tenant's policy lets go, or what it would."""
         now, tenant = self._clock(), tenant_of(caller)
+        check_unscoped(caller, "Forget")
         check(request_id_violation(request.request_id))
         named = any(getattr(request, name) for name in SUBJECT_FIELDS)
         stream = sole_subject(request).key if named else None
@@ -86,7 +95,7 @@ class Forgetting(MemoryDoor):
         now, tenant = self._clock(), tenant_of(caller)
         check(request_id_violation(request.request_id))
         key = StreamKey(tenant.incarnation, sole_subject(request).key)
-        view = View(caller.client_id, now, check_scopes(request.scopes))
+        view = View(caller.client_id, now, check_scopes(request.scopes), granted=caller.scopes)
         matches = read_filter(request)
         if matches is None:
             raise InvalidField.of("filter", "is not set; to delete all of a subject, call DeleteAll")

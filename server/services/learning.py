@@ -20,6 +20,7 @@ from scrubjay.memory import (
     violations,
 )
 from scrubjay.wire import from_message, from_timestamp
+from server.ingest.author import outside_violation
 from server.ingest.conversations import Conversation, Message, WritePolicy
 from server.ingest.rules.cleaning import without_context
 from server.ingest.rules.fact import Said
@@ -97,6 +98,7 @@ def _template(message: v1.Memory, caller: Caller) -> Memory:
     sample = replace(read, id=new_memory_id(0, bytes(10)), content=DEFAULT_CATEGORY)
     check(
         local_violation("template.privacy_level", read.privacy_level),
+        outside_violation("template.scope", read.scope, caller.viewer),
         *(violation.under("template") for violation in violations(sample)),
     )
     return replace(read, category=message.category)

@@ -79,13 +79,14 @@ class MemoryDoor:
 
     def _view(self, request: Narrows, subject: Subject | None, caller: Caller) -> View:
         agent_id, run_id = narrowing(request, subject)
-        return View(caller.client_id, self._clock(), check_scopes(tuple(request.scopes)), agent_id, run_id)
+        scopes = check_scopes(tuple(request.scopes))
+        return View(caller.client_id, self._clock(), scopes, agent_id, run_id, granted=caller.scopes)
 
 
 def author_of(caller: Caller) -> Author:
     """The author of what a caller writes through a server."""
     replica = server_replica(tenant_of(caller).incarnation)
-    return Author(caller.client_id, replica, caller.key_id, caller.role.name)
+    return Author(caller.client_id, replica, caller.key_id, caller.role.name, scopes=caller.scopes)
 
 
 def field_results(results: Iterable[WriteResult]) -> list[v1.FieldResult]:

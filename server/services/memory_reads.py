@@ -20,6 +20,7 @@ from server.services.requests import (
     MAX_PAGE,
     bounded,
     check_memory_id,
+    check_unscoped,
     fitting,
     read_subject,
     sole_subject,
@@ -41,7 +42,7 @@ class MemoryReads(MemoryDoor):
         got = shard.get(
             tenant.incarnation,
             MemoryId(request.id),
-            caller.client_id,
+            caller.viewer,
             self._clock(),
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
@@ -66,7 +67,7 @@ class MemoryReads(MemoryDoor):
         found = self._router.shard(tenant).batch_get(
             tenant.incarnation,
             [MemoryId(memory_id) for memory_id in request.ids],
-            caller.client_id,
+            caller.viewer,
             self._clock(),
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
@@ -109,6 +110,7 @@ class MemoryReads(MemoryDoor):
             check_memory_id("memory_id", request.memory_id)
             of = MemoryId(request.memory_id)
         else:
+            check_unscoped(caller, "the history of all of a subject")
             of = StreamKey(tenant.incarnation, sole_subject(request).key)
         size = bounded("page_size", request.page_size, DEFAULT_PAGE, MAX_PAGE)
         purpose = token_purpose(request, tenant.incarnation)
@@ -120,7 +122,7 @@ class MemoryReads(MemoryDoor):
             of,
             before,
             size,
-            caller.client_id,
+            caller.viewer,
             self._revisions.heads(tenant.incarnation, request.min_revision),
         )
         entries = [history_entry(row) for row in rows]

@@ -170,7 +170,7 @@ class Operations(MemoryDoor):
             return None
         answer = v1.AddResponse.FromString(job.answer)
         ids = [MemoryId(one.memory.id) for one in answer.results if one.HasField("memory")]
-        found = shard.batch_get(job.key.incarnation, ids, caller.client_id, self._clock(), {})
+        found = shard.batch_get(job.key.incarnation, ids, caller.viewer, self._clock(), {})
         links = shard.links(job.key.incarnation, found)
         for one in answer.results:
             if not one.HasField("memory"):
@@ -189,7 +189,7 @@ class Operations(MemoryDoor):
     def _gone(self, shard: Shard, job: Job, memory_id: MemoryId, caller: Caller) -> v1.ItemError:
         """What a Get of a memory that the caller does not see any more is told."""
         try:
-            shard.get(job.key.incarnation, memory_id, caller.client_id, self._clock(), {})
+            shard.get(job.key.incarnation, memory_id, caller.viewer, self._clock(), {})
         except NotFound as error:
             return v1.ItemError(code=error.code, reason=error.reason, message=error.message)
         raise StorageUnavailable  # shown again between the two reads: the caller reads once more

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from scrubjay.errors import InvalidField, check
+from scrubjay.errors import InvalidField, RoleNotAllowed, check
 from scrubjay.memory import (
     SUBJECT_FIELDS,
     Subject,
@@ -14,7 +14,9 @@ from scrubjay.memory import (
     name_violation,
     scope_violation,
     subject_of,
+    within,
 )
+from tenants.tenant import Caller
 
 MAX_BATCH = 100
 """One transaction's work: more would hold other writers of the shard up."""
@@ -79,6 +81,25 @@ def check_memory_id(field: str, memory_id: str) -> None:
     """Refuse what can't be a memory's id."""
     if not is_memory_id(memory_id):
         raise InvalidField.of(field, f"{memory_id!r} is no UUID in canonical lower-case form")
+
+
+def reached_scopes(asked: Sequence[str], caller: Caller) -> tuple[str, ...]:
+    """The scopes of a read that the caller's key reaches; empty: all."""
+    scopes, granted = check_scopes(asked), caller.scopes
+    if not scopes or not granted:
+        return scopes or granted
+    found = [one for one in scopes if any(within(one, mine) for mine in granted)]
+    found += [mine for mine in granted if any(within(mine, one) for one in scopes) and mine not in found]
+    if not found:
+        raise InvalidField.of("scopes", f"lie outside of this key's scopes: {', '.join(granted)}")
+    return tuple(found)
+
+
+def check_unscoped(caller: Caller, what: str) -> None:
+    """RoleNotAllowed where the caller's key reaches some scopes alone, and this is of all of them."""
+    if caller.scopes:
+        reached = ", ".join(caller.scopes)
+        raise RoleNotAllowed(f"{what} is for keys without scopes; this one reaches {reached}")
 
 
 def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:

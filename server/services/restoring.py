@@ -12,7 +12,7 @@ from server.ingest.edits import Edit
 from server.ingest.restoring import Restore, restore
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor, author_of, field_results
-from server.services.requests import check_memory_id
+from server.services.requests import check_memory_id, check_unscoped
 from server.shard import Request
 from server.store.memory_store import Writing
 from tenants.tenant import Caller
@@ -24,6 +24,7 @@ class Restoring(MemoryDoor):
     def restore(self, request: v1.RestoreRequest, caller: Caller) -> v1.RestoreResponse:
         """Write back what an operation replaced, or bring back what was deleted."""
         now, tenant = self._clock(), tenant_of(caller)
+        check_unscoped(caller, "Restore")
         check(request_id_violation(request.request_id))
         asked = _asked(request, now)
         shard = self._router.shard(tenant)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from scrubjay.errors import MemoryDeleted, MemoryNotFound
-from scrubjay.memory import MemoryId, permitted
+from scrubjay.memory import MemoryId
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import last_commit_stamp
 from server.index.past_streams import Embed
@@ -45,14 +45,14 @@ class ShardFinding(ShardParts):
     ) -> Miss:
         """The gate that keeps a memory out of the query's hits. MemoryNotFound and MemoryDeleted as ``get``,
         and MemoryNotFound for one of another subject; an expired one is found."""
-        client_id = query.view.client_id
+        viewer = query.view.viewer
         incarnation = extent.incarnation if isinstance(extent, StreamKey) else extent
         with self._reading(revision) as reading:
             self._check_part(reading, extent, memory_id)
             stored = reading.get(incarnation, memory_id)
-            if stored is None and reading.deleted_for(incarnation, memory_id, client_id):
+            if stored is None and reading.deleted_for(incarnation, memory_id, viewer):
                 raise MemoryDeleted(memory_id)
-        if stored is None or not permitted(stored.memory, client_id):
+        if stored is None or not viewer.sees(stored.memory):
             raise MemoryNotFound(memory_id)
         with self._resident(extent, space, query) as stream:
             return explain_miss(stream, query, memory_id)

@@ -8,7 +8,7 @@ from functools import partial
 
 from scrubjay.errors import MemoryDeleted, MemoryNotFound
 from scrubjay.filters import Matcher
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, permitted, visible, within
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, Viewer, visible, within
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import commit_micros
 from server.index.resident import View
@@ -75,16 +75,16 @@ class ShardMemories(ShardParts):
         self,
         incarnation: Incarnation,
         memory_id: MemoryId,
-        client_id: ClientId,
+        viewer: Viewer,
         now: Micros,
         revision: Mapping[StreamKey, CommitStamp],
     ) -> Got:
-        """A memory. MemoryDeleted where it was deleted, MemoryNotFound where the client may not see one."""
+        """A memory. MemoryDeleted where it was deleted, MemoryNotFound where the viewer may not see one."""
         with self._reading(revision) as reading:
             stored = reading.get(incarnation, memory_id)
-            if stored is None and reading.deleted_for(incarnation, memory_id, client_id):
+            if stored is None and reading.deleted_for(incarnation, memory_id, viewer):
                 raise MemoryDeleted(memory_id)
-            if stored is None or not visible(stored.memory, client_id, now):
+            if stored is None or not visible(stored.memory, viewer, now):
                 raise MemoryNotFound(memory_id)
             accesses = reading.accesses(StreamKey(incarnation, stored.memory.subject.key), [memory_id])
         return Got(stored, accesses.get(memory_id))
@@ -93,14 +93,14 @@ class ShardMemories(ShardParts):
         self,
         incarnation: Incarnation,
         ids: Sequence[MemoryId],
-        client_id: ClientId,
+        viewer: Viewer,
         now: Micros,
         revision: Mapping[StreamKey, CommitStamp],
     ) -> dict[MemoryId, StoredMemory]:
-        """Those of the memories that the client may see."""
+        """Those of the memories that the viewer may see."""
         with self._reading(revision) as reading:
             found = reading.get_many(incarnation, ids)
-        return {i: stored for i, stored in found.items() if visible(stored.memory, client_id, now)}
+        return {i: stored for i, stored in found.items() if visible(stored.memory, viewer, now)}
 
     def list(
         self, listing: Listing, revision: Mapping[StreamKey, CommitStamp]
@@ -129,7 +129,7 @@ class ShardMemories(ShardParts):
         of: MemoryId | StreamKey,
         before: CommitStamp | None,
         size: int,
-        client_id: ClientId,
+        viewer: Viewer,
         revision: Mapping[StreamKey, CommitStamp],
     ) -> tuple[Sequence[HistoryRow], CommitStamp | None]:
         """A page of operations, newest first, and before which stamp the next page begins.
@@ -139,27 +139,25 @@ class ShardMemories(ShardParts):
         page: _Operations = []
         with self._reading(revision) as reading:
             if not isinstance(of, StreamKey):
-                self._check_known(reading, incarnation, of, client_id)
+                self._check_known(reading, incarnation, of, viewer)
             while True:
                 rows = reading.history(incarnation, of, before, size + 1)
                 for row in rows:
                     if len(page) == size:
                         return page, before
                     before = row.commit_stamp
-                    if row.private_to in ("", client_id):
+                    if row.private_to in ("", viewer.client_id):
                         page.append(row)
                 if len(rows) <= size:
                     return page, None
 
     @staticmethod
-    def _check_known(
-        reading: Reading, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId
-    ) -> None:
+    def _check_known(reading: Reading, incarnation: Incarnation, memory_id: MemoryId, viewer: Viewer) -> None:
         stored = reading.get(incarnation, memory_id)
         if stored is None:
-            known = reading.deleted_for(incarnation, memory_id, client_id)
+            known = reading.deleted_for(incarnation, memory_id, viewer)
         else:
-            known = permitted(stored.memory, client_id)
+            known = viewer.sees(stored.memory)
         if not known:
             raise MemoryNotFound(memory_id)
 
@@ -210,7 +208,7 @@ class ShardMemories(ShardParts):
 def _listed(stored: StoredMemory, listing: Listing) -> bool:
     memory, view = stored.memory, listing.view
     return (
-        visible(memory, view.client_id, view.now)
+        visible(memory, view.viewer, view.now)
         and (not view.agent_id or memory.agent_id == view.agent_id)
         and (not view.run_id or memory.run_id == view.run_id)
         and (not view.scopes or any(within(memory.scope, scope) for scope in view.scopes))

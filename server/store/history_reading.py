@@ -6,14 +6,14 @@ from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
 
-from scrubjay.memory import ClientId, MemoryId
+from scrubjay.memory import ClientId, MemoryId, Viewer
 from scrubjay.merge import Outcome
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp
 from server.store.history import HistoryRow
 from server.store.lookups import AMONG, ids_value
 from server.store.rows import HISTORY_COLUMNS, StreamKey, owner_of, to_history
-from server.store.tables import history
+from server.store.tables import graveyard, history
 from server.store.transaction import Transaction
 from tenants.tenant import Incarnation
 
@@ -56,10 +56,16 @@ class HistoryReading:
         row = self._transaction.first(_DELETING, _applied(incarnation, memory_id, OperationKind.DELETE))
         return None if row is None else to_history(row)
 
-    def deleted_for(self, incarnation: Incarnation, memory_id: MemoryId, client_id: ClientId) -> bool:
-        """Whether the memory was deleted and the client may know: it was not another one's private memory."""
+    def deleted_for(self, incarnation: Incarnation, memory_id: MemoryId, viewer: Viewer) -> bool:
+        """Whether the memory was deleted and the viewer may know: it was not another one's private memory,
+        and lay within its scopes, as far as the grave tells still."""
         row = self._transaction.first(_DELETION, _applied(incarnation, memory_id, OperationKind.DELETE))
-        return row is not None and row[0] in ("", client_id)
+        if row is None or row[0] not in ("", viewer.client_id):
+            return False
+        if not viewer.scopes:
+            return True
+        grave = self._transaction.first(_GRAVE_SCOPE, {"incarnation": incarnation, "memory_id": memory_id})
+        return grave is not None and bool(grave[0]) and viewer.may_enter(grave[0])
 
     def owner_of_dead(self, incarnation: Incarnation, memory_id: MemoryId) -> ClientId | None:
         """The client that owned a deleted memory, as far as History knows; of old deletions its creator's."""
@@ -124,6 +130,9 @@ _OF_KIND = and_(_OF_MEMORY, history.c.kind == bindparam("kind"), history.c.outco
 _DELETING = select(*HISTORY_COLUMNS).where(_OF_KIND).order_by(history.c.commit_stamp.desc())
 _DELETION = (
     select(history.c.private_to, history.c.deleted).where(_OF_KIND).order_by(history.c.commit_stamp.desc())
+)
+_GRAVE_SCOPE = select(graveyard.c.scope).where(
+    graveyard.c.incarnation == bindparam("incarnation"), graveyard.c.memory_id == bindparam("memory_id")
 )
 _CREATION = select(history.c.client_id).where(_OF_KIND).order_by(history.c.commit_stamp)
 

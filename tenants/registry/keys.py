@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 
@@ -24,7 +24,7 @@ from tenants.registry.audit import AuditLog
 from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.stocks import check_room
 from tenants.registry.tables import api_keys
-from tenants.tenant import ACROSS_SUBJECTS, ApiKey, Role, Tenant
+from tenants.tenant import ACROSS_SUBJECTS, SCOPED, ApiKey, Role, Tenant
 
 DEFAULT_OVERLAP_SECONDS = 24 * 3600
 """How long a key that was rotated is still good: a deployment takes less."""
@@ -46,6 +46,23 @@ class RotatedApiKey:
 
     made: NewApiKey
     old: ApiKey
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a new key is to be; ``client_id`` is empty for its own id."""
+
+    role: Role
+    display_name: str = ""
+    client_id: str = ""
+    expires_at: Micros | None = None
+    across_subjects: bool = False
+    scopes: tuple[str, ...] = ()
+
+    @classmethod
+    def like(cls, old: ApiKey) -> Wanted:
+        """One that may do what another may, as the same client and until the same end."""
+        return cls(old.role, old.display_name, old.client_id, old.expires_at, old.across_subjects, old.scopes)
 
 
 class ApiKeys:
@@ -70,33 +87,38 @@ class ApiKeys:
         client_id: str = "",
         expires_at: Micros | None = None,
         across_subjects: bool = False,
+        scopes: tuple[str, ...] = (),
         request: RequestKey | None = None,
     ) -> NewApiKey:
         """A new key of a tenant, or of the platform where ``tenant_id`` is None.
 
-        ``client_id`` defaults to the key's id; ``across_subjects`` is for roles of ACROSS_SUBJECTS alone. A
-        repeat of ``request`` gives the same secret again: the request's record holds a seed, not the secret,
-        and the seed goes with the record. Raises TenantNotFound, TenantNotActive for a deleted one,
-        QuotaExceeded, InvalidField for an ``expires_at`` that has passed, RequestIdReused.
+        ``client_id`` defaults to the key's id; ``across_subjects`` is for roles of ACROSS_SUBJECTS alone,
+        ``scopes`` for those of SCOPED. A repeat of ``request`` gives the same secret again: the request's
+        record holds a seed, not the secret, and the seed goes with the record. Raises TenantNotFound,
+        TenantNotActive for a deleted one, QuotaExceeded, InvalidField for an ``expires_at`` that has passed,
+        RequestIdReused.
         """
         if (tenant_id is None) != (role is Role.PLATFORM_ADMIN):
             raise ValueError(f"a key of tenant {tenant_id!r} cannot have the role {role.name}")
         if across_subjects and role not in ACROSS_SUBJECTS:
             raise ValueError(f"a key of role {role.name} can't be given across_subjects")
+        if scopes and role not in SCOPED:
+            raise ValueError(f"a key of role {role.name} can't be kept within scopes")
 
         def create(connection: Connection) -> Answer:
             if expires_at is not None and expires_at <= now:
                 raise InvalidField.of("expires_at", "has passed; give a later time, or none")
             tenant = None if tenant_id is None else rows.read_usable_tenant(connection, tenant_id)
             check_room(connection, tenant, "api_keys", now)
-            api_key, seed = self._issue(
-                connection, tenant, role, display_name, client_id, now, expires_at, across_subjects
-            )
-            return {"api_key": asdict(api_key), "seed": seed.hex()}
+            wanted = Wanted(role, display_name, client_id, expires_at, across_subjects, scopes)
+            api_key, seed = self._issue(connection, tenant, wanted, now)
+            return {"api_key": rows.kept_api_key(api_key), "seed": seed.hex()}
 
         rest: list[JsonValue] = [role, display_name, client_id, expires_at]
         if across_subjects:  # without the grant, as an older version has it
             rest.append("across_subjects")
+        if scopes:
+            rest.append(list(scopes))
         asked = Asked("create_api_key", tenant_id, rest, now, request, role.name)
         with self._engine.begin() as connection:
             answer = once(connection, self.audit, asked, create)
@@ -130,22 +152,13 @@ class ApiKeys:
             if old.has_ended(now):
                 raise InvalidField.of("key_id", "has ended; make a new key")
             check_room(connection, tenant, "api_keys", now)
-            api_key, seed = self._issue(
-                connection,
-                tenant,
-                old.role,
-                old.display_name,
-                old.client_id,
-                now,
-                old.expires_at,
-                old.across_subjects,
-            )
+            api_key, seed = self._issue(connection, tenant, Wanted.like(old), now)
             ended = replace(old, expires_at=ends if old.expires_at is None else min(ends, old.expires_at))
             connection.execute(update(api_keys).where(*key).values(expires_at=ended.expires_at))
             return {
-                "api_key": asdict(api_key),
+                "api_key": rows.kept_api_key(api_key),
                 "seed": seed.hex(),
-                "old": asdict(ended),
+                "old": rows.kept_api_key(ended),
                 "old_digest": row["digest"].hex(),
             }
 
@@ -175,7 +188,7 @@ class ApiKeys:
             if row is None:
                 raise ApiKeyNotFound(key_id)
             return {
-                "api_key": asdict(rows.api_key({**row, "tenant_id": tenant_id})),
+                "api_key": rows.kept_api_key(rows.api_key({**row, "tenant_id": tenant_id})),
                 "digest": row["digest"].hex(),
             }
 
@@ -197,32 +210,24 @@ class ApiKeys:
     # --- parts ------------------------------------------------------------------------------------
 
     def _issue(
-        self,
-        connection: Connection,
-        tenant: Tenant | None,
-        role: Role,
-        display_name: str,
-        client_id: str,
-        now: Micros,
-        expires_at: Micros | None,
-        across_subjects: bool = False,
+        self, connection: Connection, tenant: Tenant | None, wanted: Wanted, now: Micros
     ) -> tuple[ApiKey, bytes]:
         """Insert a new key; returns it and the seed of its secret."""
         key_id = new_key_id(self._entropy(KEY_ID_BYTES))
         tenant_id = None if tenant is None else tenant.tenant_id
-        client = ClientId(client_id or key_id)
         api_key = ApiKey(
             key_id,
             tenant_id,
-            display_name,
-            role,
-            client,
+            wanted.display_name,
+            wanted.role,
+            ClientId(wanted.client_id or key_id),
             now,
-            expires_at,
-            across_subjects=across_subjects,
+            wanted.expires_at,
+            across_subjects=wanted.across_subjects,
+            scopes=wanted.scopes,
         )
         seed = self._entropy(SECRET_BYTES)
-        row = asdict(api_key) | {
+        row = rows.kept_api_key(api_key) | {
             "incarnation": None if tenant is None else tenant.incarnation,
             "digest": key_digest(self._pepper, self._new_api_key(api_key, seed).secret),
         }

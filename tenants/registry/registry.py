@@ -30,7 +30,7 @@ from tenants.quotas import UNLIMITED, Quotas
 from tenants.registry import rows
 from tenants.registry.devices import Devices
 from tenants.registry.enrolments import Enrolments
-from tenants.registry.keys import ApiKeys, NewApiKey
+from tenants.registry.keys import ApiKeys, NewApiKey, Wanted
 from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.operations import Operations
@@ -243,8 +243,8 @@ class Registry(ApiKeys):
             tenant = self._new_tenant(FIRST_TENANT_ID, FIRST_TENANT_ID, now)
             if not insert_new(connection, tenants, rows.kept_tenant(tenant)):
                 return None
-            service = self._issue(connection, tenant, Role.SERVICE, "first service key", "", now, None)
-            admin = self._issue(connection, None, Role.PLATFORM_ADMIN, "first platform admin", "", now, None)
+            service = self._issue(connection, tenant, Wanted(Role.SERVICE, "first service key"), now)
+            admin = self._issue(connection, None, Wanted(Role.PLATFORM_ADMIN, "first platform admin"), now)
             return FirstCredentials(self._new_api_key(*admin), tenant, self._new_api_key(*service))
 
     # --- parts ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -66,6 +67,7 @@ def api_key(row: Mapping[Any, Any]) -> ApiKey:
         # An answer kept by an older version does not have it.
         across_subjects=row.get("across_subjects", False),
     )
+        scopes=scopes(row) if "scopes" in row else (),
 
 
 def credential(key: Mapping[Any, Any], its_tenant: Tenant | None) -> Credential:
@@ -77,6 +79,7 @@ def credential(key: Mapping[Any, Any], its_tenant: Tenant | None) -> Credential:
         tenant=its_tenant,
         across_subjects=key["across_subjects"],
     )
+        scopes=scopes(key),
     return Credential(caller, key["expires_at"])
 
 
@@ -105,6 +108,11 @@ def kept_device(row: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def subject_columns(subject: Subject, scopes: tuple[str, ...]) -> dict[str, str]:
+def kept_api_key(api_key: ApiKey) -> dict[str, Any]:
+    """A key as an answer keeps it; its columns, but for whose it is and its digest."""
+    return asdict(api_key) | {"scopes": json.dumps(api_key.scopes, ensure_ascii=False)}
+
+
     """What enrolments and devices hold of a subject and of scopes."""
     return {
         "subject_kind": subject.kind,
@@ -119,7 +127,7 @@ def subject(row: Mapping[Any, Any]) -> Subject:
 
 
 def scopes(row: Mapping[Any, Any]) -> tuple[str, ...]:
-    """The scopes of an enrolment's or a device's row."""
+    """The scopes of a key's, an enrolment's or a device's row."""
     return tuple(json.loads(row["scopes"]))
 
 

@@ -87,6 +87,7 @@ api_keys = Table(
 enrolments = Table(
     "catalogue_enrolments",
     metadata,
+    Column("scopes", Text, nullable=False, server_default="[]"),
     Column("enrolment_id", String(16), nullable=False),
     Column("incarnation", String(36), nullable=False),
     Column("digest", LargeBinary(32), nullable=False),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scrubjay import v1
-from scrubjay.memory import ClientId, MemoryId, Micros, PrivacyLevel
+from scrubjay.memory import ClientId, MemoryId, Micros, PrivacyLevel, Viewer
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp
 from server.past import read_past, retold
@@ -146,7 +146,7 @@ def test_a_deletion_that_kept_nothing_is_told_from_what_was_written(server: Serv
     phone.sync(made)
     server.wait()
     phone.sync(phone.set(made.memory_id, {"content": "green tea", "tags.a": None, "metadata.k": 1}))
-    before = server.shard.get(ACME, made.memory_id, ClientId("phone"), server.now, {}).memory
+    before = server.shard.get(ACME, made.memory_id, Viewer(ClientId("phone")), server.now, {}).memory
     phone.sync(phone.delete(made.memory_id))
     with server.store.read() as reading:
         rows = reading.history(ACME, made.memory_id, None, 10)

@@ -30,6 +30,7 @@ from scrubjay.memory import (
     Micros,
     PrivacyLevel,
     Source,
+    Viewer,
     canonical_json,
     is_memory_id,
     json_violation,
@@ -242,8 +243,8 @@ def test_every_time_reads_back_from_its_text(local: datetime, offset: int) -> No
 def test_privacy_decides_by_the_asking_client(level: PrivacyLevel, client: str, seen: bool) -> None:
     memory = replace(VALID, privacy_level=level, owner_client_id=ClientId("phone"), expires_at=Micros(10))
     assert permitted(memory, ClientId(client)) is seen
-    assert visible(memory, ClientId(client), Micros(9)) is seen
-    assert visible(memory, ClientId(client), Micros(10)) is False
+    assert visible(memory, Viewer(ClientId(client)), Micros(9)) is seen
+    assert visible(memory, Viewer(ClientId(client)), Micros(10)) is False
 
 
 @pytest.mark.parametrize(

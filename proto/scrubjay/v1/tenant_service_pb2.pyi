@@ -403,6 +403,7 @@ class ApiKey(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     """The public part of the key."""
     tenant_id: _builtins.str
@@ -427,6 +428,10 @@ class ApiKey(_message.Message):
     def revoked_at(self) -> _timestamp_pb2.Timestamp:
         """When it was revoked; not set: it was not."""
 
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The scopes that it reaches, with what lies below them. Empty: all."""
+
     def __init__(
         self,
         *,
@@ -439,10 +444,11 @@ class ApiKey(_message.Message):
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
         across_subjects: _builtins.bool = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "client_id", b"client_id", "created_at", b"created_at", "display_name", b"display_name", "expires_at", b"expires_at", "key_id", b"key_id", "revoked_at", b"revoked_at", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "client_id", b"client_id", "created_at", b"created_at", "display_name", b"display_name", "expires_at", b"expires_at", "key_id", b"key_id", "revoked_at", b"revoked_at", "role", b"role", "scopes", b"scopes", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -885,6 +891,7 @@ class CreateApiKeyRequest(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     ACROSS_SUBJECTS_FIELD_NUMBER: _builtins.int
+    SCOPES_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
     tenant_id: _builtins.str
@@ -901,6 +908,12 @@ class CreateApiKeyRequest(_message.Message):
     def expires_at(self) -> _timestamp_pb2.Timestamp:
         """When it ends by itself; not set: never."""
 
+    @_builtins.property
+    def scopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keep it within these scopes and what lies below them, at most 32. Outside of them nothing exists for it.
+        For roles SERVICE and READER. Empty: all.
+        """
+
     def __init__(
         self,
         *,
@@ -911,10 +924,11 @@ class CreateApiKeyRequest(_message.Message):
         client_id: _builtins.str = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         across_subjects: _builtins.bool = ...,
+        scopes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "client_id", b"client_id", "display_name", b"display_name", "expires_at", b"expires_at", "request_id", b"request_id", "role", b"role", "tenant_id", b"tenant_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["across_subjects", b"across_subjects", "client_id", b"client_id", "display_name", b"display_name", "expires_at", b"expires_at", "request_id", b"request_id", "role", b"role", "scopes", b"scopes", "tenant_id", b"tenant_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
