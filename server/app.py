@@ -33,6 +33,7 @@ from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder, open_embedder
 from server.providers.embedders import Embedders
 from server.providers.endpoint import EndpointSettings
+from server.providers.fair import SHARES, FairEmbedder
 from server.providers.openai import OpenAISettings
 from server.providers.query_cache import QueryCache
 from server.providers.reranker import TIMEOUT_SECONDS, ChatReranker, EndpointReranker, Reranker
@@ -44,6 +45,7 @@ from server.services.registration import Registration
 from server.services.subjects import Subjects
 from server.shard import Shard
 from server.slots import Slots
+from server.turns import TURNS_BESIDE_A_DATABASE, Turns
 from server.snapshots import Snapshots
 from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore
@@ -111,11 +113,12 @@ class App:
             threadpool_limits(limits=1, user_api="blas")
             stack.enter_context(locked(settings.data_dir))
             secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
-            embedders = _embedders(settings, stack)
+            turns = _turns(settings)
+            embedders = _embedders(settings, turns, stack)
             registry = _registry(settings, secret, embedders, stack)
             if not hnsw_available():
                 log.warning("hnswlib is not installed: large streams are scanned exactly, right but slower")
-            shards = _shards(settings, embedders, registry, stack)
+            shards = _shards(settings, embedders, registry, turns, stack)
             budget_bytes = settings.snapshot_mib * 1024 * 1024
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
@@ -151,6 +154,7 @@ class App:
                 handlers=settings.handler_threads,
                 queued=settings.queued_calls,
                 streams=settings.watch_streams,
+                turns=turns,
             )
             limits = CallLimits(settings.shard_calls_per_second)
             waiting = memory_service.WAITING | tenant_service.WAITING
@@ -171,11 +175,18 @@ class App:
         self.close()
 
 
-def _embedders(settings: Settings, stack: ExitStack) -> Embedders:
+def _turns(settings: Settings) -> Turns:
+    """Where a database is a server of its own, calls wait for it within their turns, so more have one."""
+    if all(url.startswith("sqlite") for url in settings.shard_urls().values()):
+        return Turns()
+    return Turns(*TURNS_BESIDE_A_DATABASE)
+
+
+def _embedders(settings: Settings, turns: Turns, stack: ExitStack) -> Embedders:
     """Those that the settings name, each tried."""
     named: dict[str, Embedder] = {}
     for name in settings.embedder_names():
-        embedder = stack.enter_context(closing(QueryCache(_embedder(settings, name))))
+        embedder = stack.enter_context(closing(QueryCache(_embedder(settings, name, turns))))
         embedder.self_test()
         if not embedder.space.semantic:
             log.warning("the embedder %s has no semantics: only shared words are found", name)
@@ -183,7 +194,7 @@ def _embedders(settings: Settings, stack: ExitStack) -> Embedders:
     return Embedders(named)
 
 
-def _embedder(settings: Settings, name: str) -> Embedder:
+def _embedder(settings: Settings, name: str, turns: Turns) -> Embedder:
     model = settings.openai_of(name)
     endpoint = EndpointSettings(
         url=model.base_url.rstrip("/") + "/embeddings",
@@ -191,7 +202,10 @@ def _embedder(settings: Settings, name: str) -> Embedder:
         kind="embedding server",
         api_key=model.api_key.get_secret_value(),
     )
-    return open_embedder(name.partition(":")[0], openai=OpenAISettings(endpoint, model.dimension))
+    kind = name.partition(":")[0]
+    embedder = open_embedder(kind, openai=OpenAISettings(endpoint, model.dimension))
+    # The embedder hash takes no longer than to wait for a turn.
+    return FairEmbedder(embedder, turns, SHARES[kind]) if kind in SHARES else embedder
 
 
 def _rerankers(settings: Settings, stack: ExitStack) -> dict[v1.Reranker.ValueType, Reranker]:
@@ -278,13 +292,13 @@ def begin_epochs(settings: Settings) -> int:
 
 
 def _shards(
-    settings: Settings, embedders: Embedders, registry: Registry, stack: ExitStack
+    settings: Settings, embedders: Embedders, registry: Registry, turns: Turns, stack: ExitStack
 ) -> dict[str, Shard]:
     urls = settings.shard_urls()
     budget_bytes = settings.resident_mib * 1024 * 1024 // len(urls)
     shards = {}
     for name, url in urls.items():
-        store = stack.enter_context(MemoryStore(url, limits=registry.quota_book.allowance))
+        store = stack.enter_context(MemoryStore(url, limits=registry.quota_book.allowance, aside=turns.aside))
         store.migrate()
         shelf = Shelf(settings.data_dir / "index" / name)
         cache = StreamCache(store, shelf, embedders.dimensions, budget_bytes=budget_bytes)

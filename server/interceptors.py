@@ -164,8 +164,9 @@ class Door:
             ending = Ending()
             caller: Caller | None = None
             try:
-                with self._slots.stream():
-                    metadata = _metadata(context)
+                metadata = _metadata(context)
+                tenant = self._tenants.of(_key(metadata)) or self._introduced(path, context, metadata)
+                with self._slots.stream(tenant):
                     caller = self._caller(path, context, metadata)
                     count(caller, rpc, len(body), 0)
                     self._limits.admit(caller)

@@ -1,20 +1,22 @@
 """Two bounded counts of calls that share one pool of threads.
 
 A unary call takes a handler slot, and waits for one where all are taken, or all that its tenant may have. A
-stream takes a stream slot for as long as it lives, which is hours, and is refused where all are taken: so
-streams never keep unary calls from a thread, whatever their number. A unary call that waits for long work
-does so in a stream slot, too.
+stream takes a stream slot for as long as it lives, which is hours, and is refused where all are taken, or all
+that its tenant may have: so streams never keep unary calls from a thread, whatever their number. A unary call
+that waits for long work does so in a stream slot, too.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from scrubjay.errors import ServerBusy, Unavailable
 from server.ending import Ending
 from server.fair_queue import FairQueue
+from server.turns import Turns
 
 STREAMS_PER_KEY = 8
 """One device needs a Watch and a Snapshot; the rest is what a lost network left behind."""
@@ -101,34 +103,81 @@ class _Wait:
             raise ServerBusy("more calls at once than the server takes; retry shortly")
 
 
+class Handlers:
+    """The handler slots of one server, and the turns at the processor of who has one."""
+
+    def __init__(self, slots: HandlerSlots, turns: Turns) -> None:
+        self._slots, self._turns = slots, turns
+
+    def take(self, tenant: str) -> None:
+        """Have a slot of the tenant and a turn until ``give_back``, which this thread calls, both waited for.
+        ServerBusy where too many wait."""
+        self._slots.take(tenant)
+        self._turns.begin(tenant)
+
+    def give_back(self, tenant: str) -> None:
+        """Let others have both."""
+        self._turns.end()
+        self._slots.give_back(tenant)
+
+    @contextmanager
+    def lent(self, tenant: str) -> Iterator[None]:
+        """Let others have both for the block, and wait behind it for a turn alone."""
+        with self._turns.aside(), self._slots.lent(tenant):
+            yield
+
+
+class StreamSlots:
+    """``count`` slots of all tenants together, ``each`` of one."""
+
+    def __init__(self, count: int, each: int) -> None:
+        self._count, self._each = count, each
+        self._lock = threading.Lock()
+        self._of_tenant: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, tenant: str) -> Iterator[None]:
+        """A slot of the tenant for the block. ServerBusy where it may have none."""
+        with self._lock:
+            if self._of_tenant[tenant] >= self._each:
+                raise ServerBusy(
+                    f"{self._each} streams are open already, and no tenant may have more; retry later"
+                )
+            if self._of_tenant.total() >= self._count:
+                raise ServerBusy("more streams at once than the server takes; retry later")
+            self._of_tenant[tenant] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._of_tenant[tenant] -= 1
+                if not self._of_tenant[tenant]:
+                    del self._of_tenant[tenant]
+
+
 class Slots:
     """Counts the calls of one server.
 
-    ``handlers`` unary calls of one tenant run at once, a quarter more of all tenants together, and ``queued``
-    more wait; ``streams`` streams live at once. Who waits has a thread too, and so has who is refused: a
-    call that gRPC itself lets wait, or refuses, is nobody's yet.
+    ``handlers`` unary calls of one tenant are at work at once, a quarter more of all tenants together, and
+    ``queued`` more wait; ``streams`` streams of one tenant live at once, a quarter more of all. Who waits has
+    a thread too, and so has who is refused: a call that gRPC itself lets wait, or refuses, is nobody's yet.
+    Of the calls at work those compute that have one of ``turns``.
     """
 
-    def __init__(self, *, handlers: int, queued: int, streams: int) -> None:
-        count = handlers + max(1, handlers // 4)
-        self.threads = count + queued + streams + REFUSED_AT_ONCE
+    def __init__(self, *, handlers: int, queued: int, streams: int, turns: Turns | None = None) -> None:
+        count = _with_others(handlers)
+        self.threads = count + queued + _with_others(streams) + REFUSED_AT_ONCE
         self.calls = self.threads + queued
-        self.handler = HandlerSlots(count, handlers, queued)
-        self._streams = threading.Semaphore(streams)
+        self.handler = Handlers(HandlerSlots(count, handlers, queued), turns or Turns())
+        self._streams = StreamSlots(_with_others(streams), streams)
         self._lock = threading.Lock()
         self._living: dict[str, list[Ending]] = {}
         self._waiting: set[Ending] = set()
         self._stopped = False
 
-    @contextmanager
-    def stream(self) -> Iterator[None]:
-        """A stream slot for the block. ServerBusy where none is free."""
-        if not self._streams.acquire(blocking=False):
-            raise ServerBusy("more streams at once than the server takes; retry later")
-        try:
-            yield
-        finally:
-            self._streams.release()
+    def stream(self, tenant: str) -> AbstractContextManager[None]:
+        """A stream slot of the tenant for the block. ServerBusy where it may have none."""
+        return self._streams.taken(tenant)
 
     @contextmanager
     def living(self, key_id: str, ending: Ending) -> Iterator[None]:
@@ -157,7 +206,7 @@ class Slots:
     def aside(self, tenant: str, ending: Ending) -> Iterator[None]:
         """A stream slot instead of the call's handler slot for the block, in which a unary call of the tenant
         waits until ``ending``. ServerBusy where none is free, Unavailable once ``stop`` was called."""
-        with self.stream(), self.handler.lent(tenant):
+        with self.stream(tenant), self.handler.lent(tenant):
             with self._lock:
                 if self._stopped:
                     raise _stopping()
@@ -175,6 +224,11 @@ class Slots:
             living = [ending for mine in self._living.values() for ending in mine] + list(self._waiting)
         for ending in living:
             ending.end(_stopping())
+
+
+def _with_others(each: int) -> int:
+    """How many all tenants have together where one may have so many."""
+    return each + max(1, each // 4)
 
 
 def _stopping() -> Unavailable:

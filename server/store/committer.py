@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +41,8 @@ from tenants.tenant import Incarnation
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
+Aside = Callable[[], AbstractContextManager[None]]
+"""Around a wait, in which the thread that waits has no turn at the processor."""
 
 MAX_BATCH = 64
 """Units in one transaction: behind it the gain of sharing a commit is flat, and the first one waits."""
@@ -70,8 +73,10 @@ class Committer:
         limits: Limits = lambda _: Allowance(),
         max_batch: int = MAX_BATCH,
         max_queue: int = MAX_QUEUE,
+        aside: Aside = nullcontext,
     ) -> None:
         self._transactions = transactions
+        self._aside = aside
         self._limits = limits
         self._max_batch = max_batch
         self._max_queue = max_queue
@@ -105,7 +110,8 @@ class Committer:
                 busy = ServerBusy(f"{self._max_queue} writes wait already; nothing was stored; retry shortly")
                 turned_away.answer.set_exception(busy)
             self._gathered.notify()
-        return self._wait(answer, timeout_seconds)
+        with self._aside():
+            return self._wait(answer, timeout_seconds)
 
     @staticmethod
     def _wait(answer: Future[T], timeout_seconds: float | None) -> T:

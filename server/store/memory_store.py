@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 from scrubjay.memory import Viewer
-from server.store.committer import MAX_BATCH, MAX_QUEUE, Committer
+from server.store.committer import MAX_BATCH, MAX_QUEUE, Aside, Committer
 from server.store.copying import attach, copy_attached, copy_read
 from server.store.feed_reading import FeedRow, GuardedRow, Retraction
 from server.store.importing import ImportWriting
@@ -54,7 +54,8 @@ T = TypeVar("T")
 class MemoryStore:
     """A shard's database, from construction to ``close``; safe for many threads.
 
-    ``url`` is ``sqlite:///<path>`` or ``postgresql://…``; ``limits`` says how much a tenant may have.
+    ``url`` is ``sqlite:///<path>`` or ``postgresql://…``; ``limits`` says how much a tenant may have, and
+    ``aside`` is around each wait for a commit.
     ``migrate`` comes before anything else. Every
     method raises StorageUnavailable where the database does not answer.
     """
@@ -67,13 +68,16 @@ class MemoryStore:
         readers: int = READERS,
         max_batch: int = MAX_BATCH,
         max_queue: int = MAX_QUEUE,
+        aside: Aside = nullcontext,
     ) -> None:
         self._limits = limits
         self._engine = database.open_engine(url, connections=1)
         reader = database.open_engine(url, read_only=True, connections=readers)
         self._writes = Transactions(self._engine, read_only=False)
         self._reads = Transactions(reader, read_only=True)
-        self._committer = Committer(self._writes, limits=limits, max_batch=max_batch, max_queue=max_queue)
+        self._committer = Committer(
+            self._writes, limits=limits, max_batch=max_batch, max_queue=max_queue, aside=aside
+        )
 
     @property
     def exclusive(self) -> bool:
