@@ -7,6 +7,7 @@ import typer
 from tenants import device_commands, key_commands, operation_commands, tenant_commands
 from tenants.audit_command import audit
 from tenants.subject_commands import erase_subject, export_subject
+from tenants.usage_command import usage
 
 app = typer.Typer(
     help="Tenants, their API keys and their devices.",
@@ -21,6 +22,7 @@ operation_commands.add_commands(app)
 app.command("export-subject")(export_subject)
 app.command("erase-subject")(erase_subject)
 app.command("audit")(audit)
+app.command("usage")(usage)
 
 
 if __name__ == "__main__":

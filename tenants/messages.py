@@ -11,6 +11,7 @@ from tenants import forget_policy, quotas, receipt, write_settings
 from tenants.audit import AuditEvent
 from tenants.operation import OperationState, TenantOperation
 from tenants.tenant import ApiKey, Device, Tenant
+from tenants.usage import Usage, UsageKey, day_text
 
 
 def tenant_message(tenant: Tenant) -> v1.Tenant:
@@ -110,6 +111,11 @@ def audit_message(event: AuditEvent) -> v1.AuditEvent:
         outcome=act.outcome,
         detail=act.detail,
     )
+
+
+def usage_row_message(key: UsageKey, usage: Usage) -> v1.UsageRow:
+    """What a credential did on a day."""
+    return v1.UsageRow(day=day_text(key.day), key_id=key.key_id, rpc=key.rpc, **usage._asdict())
 
 
 def _optional_timestamp(time: Micros | None) -> Timestamp | None:

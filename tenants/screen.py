@@ -97,6 +97,24 @@ def _prompts(settings: v1.WriteSettings) -> Iterator[tuple[str, str]]:
         yield "reconcile prompt", settings.custom_reconcile_prompt
 
 
+def stock_table(stock: v1.Stock, quotas: v1.Quotas) -> Table:
+    """What a tenant has, beside what it may have."""
+    table = _columns("has", "now", "limit")
+    for field in stock.DESCRIPTOR.fields:
+        limit = getattr(quotas, field.name)
+        _add(table, field.name.replace("_", " "), str(getattr(stock, field.name)), str(limit or "none"))
+    return table
+
+
+def list_of_usage(rows: Iterable[v1.UsageRow]) -> Table:
+    """A line for each."""
+    table = _columns("day", "key or device", "RPC", "calls", "refused", "bytes in", "bytes out", "memories")
+    for each in rows:
+        numbers = (each.calls, each.refused, each.bytes_in, each.bytes_out, each.memories)
+        _add(table, each.day, each.key_id, each.rpc or "(stored)", *map(str, numbers))
+    return table
+
+
 def key_table(key: v1.ApiKey) -> Table:
     """All of one key."""
     return _details(

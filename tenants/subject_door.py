@@ -23,7 +23,10 @@ PART_CHARACTERS = 256 * 1024
 
 
 class Subjects(Protocol):
-    """What shards hold of subjects."""
+    """What shards hold of tenants and their subjects."""
+
+    def stock(self, tenant: Tenant) -> dict[str, int]:
+        """How many ``memories`` a tenant has, and how many ``bytes`` were written of them."""
 
     def erase(self, tenant: Tenant, subject: Subject, asked_at: Micros) -> PurgeReceipt:
         """Erase a subject, unless that was done since ``asked_at``; what was deleted."""

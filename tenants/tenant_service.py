@@ -18,6 +18,7 @@ from tenants.page_token import seal, unseal
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.states import DEFAULT_GRACE_DAYS
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
+from tenants.usage_door import UsageDoor
 from tenants.validation import (
     fitting,
     grace_violation,
@@ -46,6 +47,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/ResumeTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/DeleteTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/UndeleteTenant": PLATFORM_ADMINS,
+        f"{_SERVICE}/GetUsage": TENANT_ADMINS,
         f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RotateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
@@ -67,7 +69,7 @@ WAITING = frozenset({f"{_SERVICE}/WaitTenantOperation"})
 """The RPCs that may wait for work that takes long."""
 
 
-class TenantAdminService(OperationDoor):
+class TenantAdminService(UsageDoor, OperationDoor):
     """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.

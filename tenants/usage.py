@@ -17,6 +17,8 @@ from tenants.tenant import Caller, Incarnation, Role
 
 KEPT_DAYS = 400
 """A year, and a month to settle the bill of its last one."""
+DEFAULT_DAYS = 30
+"""What is told where nobody says which: about a month, today included."""
 STORING = ""
 """What stands for the RPC in a row that counts memories."""
 MAX_ROWS = 100_000

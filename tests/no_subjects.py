@@ -13,6 +13,9 @@ from tenants.tenant import Tenant
 class NoSubjects:
     """Holds nothing of anybody."""
 
+    def stock(self, tenant: Tenant) -> dict[str, int]:
+        return {"memories": 0, "bytes": 0}
+
     def erase(self, tenant: Tenant, subject: Subject, asked_at: Micros) -> PurgeReceipt:
         return PurgeReceipt(asked_at, asked_at)
 

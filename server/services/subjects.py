@@ -23,6 +23,10 @@ class Subjects:
         self._eraser = eraser
         self._clock = clock
 
+    def stock(self, tenant: Tenant) -> dict[str, int]:
+        """How many ``memories`` a tenant has, and how many ``bytes`` were written of them."""
+        return self._router.shard(tenant).stock(tenant.incarnation)._asdict()
+
     def erase(self, tenant: Tenant, subject: Subject, asked_at: Micros) -> PurgeReceipt:
         """Erase a subject, unless that was done since ``asked_at``; what was deleted."""
         return self._eraser.erase(tenant, subject, asked_at)

@@ -27,6 +27,7 @@ from server.store.memory_store import (
     StreamKey,
     Writing,
 )
+from server.store.stocks import Stock
 from server.watch import WatchHub
 from tenants.tenant import Incarnation
 
@@ -111,6 +112,10 @@ class ShardParts:
         with self._store.reading_purges() as purges:
             self.highest = max(self.highest, living, purges.highest())
         return self.highest
+
+    def stock(self, incarnation: Incarnation) -> Stock:
+        """What a tenant has here."""
+        return self._store.stock(incarnation)
 
     # --- writes -----------------------------------------------------------------------------------
 

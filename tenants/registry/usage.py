@@ -10,6 +10,8 @@ from sqlalchemy import Connection, Engine, delete, select, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scrubjay.errors import ScrubjayError
+from scrubjay.memory import Micros
+from tenants.registry.stocks import stock_of
 from tenants.registry.tables import tenants, usage
 from tenants.tenant import Incarnation, TenantState
 from tenants.usage import KEPT_DAYS, Usage, UsageCounter, UsageKey
@@ -70,6 +72,11 @@ class UsageBook:
             )
             for row in rows
         ]
+
+    def stock(self, incarnation: Incarnation, now: Micros) -> dict[str, int]:
+        """What the tenant has in the catalogue: ``devices`` and ``api_keys``."""
+        with self._engine.begin() as connection:
+            return stock_of(connection, incarnation, now)
 
     def _add(self, part: Sequence[Counted]) -> None:
         with self._engine.begin() as connection:

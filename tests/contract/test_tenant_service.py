@@ -526,7 +526,15 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
     assert purged.state == v1.TENANT_STATE_PURGED
     assert purged.purge_receipt.finished_at.ToMicroseconds() == LATER + 1
     swept = {each.place: each.count for each in purged.purge_receipt.swept}
-    assert swept == {"memories": 3, "API keys": 1, "devices": 1, "enrolments": 2, "admin requests": 1}
+    assert swept == {
+        "memories": 3,
+        "API keys": 1,
+        "devices": 1,
+        "enrolments": 2,
+        "admin requests": 1,
+        "operations": 0,
+        "usage": 0,
+    }
     for credential in (key.secret, token, unused):
         with pytest.raises(CredentialInvalid):
             registry.authenticate(credential, NOW)
@@ -570,6 +578,7 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         lambda service, tenant_id, caller: service.list_audit_events(
             v1.ListAuditEventsRequest(tenant_id=tenant_id), caller
         ),
+        lambda service, tenant_id, caller: service.get_usage(v1.GetUsageRequest(tenant_id=tenant_id), caller),
         lambda service, tenant_id, caller: service.revoke_device(
             v1.RevokeDeviceRequest(tenant_id=tenant_id, device_id="0000000000000000"), caller
         ),
@@ -583,6 +592,7 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         "create_enrolment",
         "list_devices",
         "list_audit_events",
+        "get_usage",
         "revoke_device",
     ],
 )
@@ -641,6 +651,7 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
     assert tenants_own == {
         "GetTenant",
         "UpdateTenant",
+        "GetUsage",
         "CreateApiKey",
         "RotateApiKey",
         "RevokeApiKey",
@@ -771,6 +782,14 @@ LONG = "x" * 257
         (v1.ListAuditEventsRequest(tenant_id="A"), ["tenant_id"]),
         (v1.ListAuditEventsRequest(page_size=1001), ["page_size"]),
         (v1.ListAuditEventsRequest(page_token=seal(SECRET, "tenants", ("a",))), ["page_token"]),
+        (v1.GetUsageRequest(), ["tenant_id"]),
+        (v1.GetUsageRequest(page_size=1001, **TENANT), ["page_size"]),
+        (v1.GetUsageRequest(page_token=seal(SECRET, "tenants", ("a",)), **TENANT), ["page_token"]),
+        *(
+            (v1.GetUsageRequest(from_day=wrong, **TENANT), ["from_day"])
+            for wrong in ("20261130", "2026-11-31", "yesterday", "2026-11-30T00:00", "9999-12-31")
+        ),
+        (v1.GetUsageRequest(to_day="0000-01-01", **TENANT), ["to_day"]),
         (v1.VerifyAuditEventsRequest(after_number=-1), ["after_number"]),
         (v1.RevokeDeviceRequest(**TENANT), ["device_id"]),
         (v1.RevokeDeviceRequest(device_id="\0", request_id="\0", **TENANT), ["request_id", "device_id"]),
@@ -796,6 +815,7 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.ListDevicesRequest: service.list_devices,
         v1.RevokeDeviceRequest: service.revoke_device,
         v1.ListAuditEventsRequest: service.list_audit_events,
+        v1.GetUsageRequest: service.get_usage,
         v1.VerifyAuditEventsRequest: service.verify_audit_events,
     }
     with pytest.raises(InvalidField) as caught:

@@ -94,7 +94,7 @@ READS = (
         "ListRelations",
     ),
     *("History", "Watch", "GetOperation", "ListOperations", "Sync", "Snapshot", "Vectors", "GetTenant"),
-    *("ListTenants", "ListDevices", "ListAuditEvents", "ExportSubject"),
+    *("GetUsage", "ListTenants", "ListDevices", "ListAuditEvents", "ExportSubject"),
 )
 """What is asked first, for what its answers give out."""
 
@@ -285,6 +285,7 @@ def _of_admins(lab: Laboratory) -> dict[str, list[Message]]:
         "ResumeTenant": [v1.ResumeTenantRequest(**other)],
         "DeleteTenant": [v1.DeleteTenantRequest(**other, grace_days=3)],
         "UndeleteTenant": [v1.UndeleteTenantRequest(**other)],
+        "GetUsage": [v1.GetUsageRequest(**name, page_size=1)],
         "CreateApiKey": [
             v1.CreateApiKeyRequest(**other, role=v1.ROLE_READER, expires_at=LATE, client_id="a")
         ],

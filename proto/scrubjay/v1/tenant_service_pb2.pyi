@@ -879,6 +879,170 @@ class UndeleteTenantResponse(_message.Message):
 Global___UndeleteTenantResponse: _TypeAlias = UndeleteTenantResponse  # noqa: Y015
 
 @_typing.final
+class GetUsageRequest(_message.Message):
+    """Request of GetUsage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    FROM_DAY_FIELD_NUMBER: _builtins.int
+    TO_DAY_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant."""
+    from_day: _builtins.str
+    """The first day, in UTC, like "2026-11-01". Default: 29 days before the last one."""
+    to_day: _builtins.str
+    """The last day. Default: today."""
+    page_size: _builtins.int
+    """At most this many rows, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        from_day: _builtins.str = ...,
+        to_day: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_day", b"from_day", "page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id", "to_day", b"to_day"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUsageRequest: _TypeAlias = GetUsageRequest  # noqa: Y015
+
+@_typing.final
+class Stock(_message.Message):
+    """How much a tenant has now, counted as its Quotas limit it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMORIES_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    DEVICES_FIELD_NUMBER: _builtins.int
+    API_KEYS_FIELD_NUMBER: _builtins.int
+    memories: _builtins.int
+    """Memories that live."""
+    bytes: _builtins.int
+    """Bytes written of memories and their history."""
+    devices: _builtins.int
+    """Devices that were not revoked."""
+    api_keys: _builtins.int
+    """API keys that have not ended."""
+    def __init__(
+        self,
+        *,
+        memories: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        devices: _builtins.int = ...,
+        api_keys: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_keys", b"api_keys", "bytes", b"bytes", "devices", b"devices", "memories", b"memories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Stock: _TypeAlias = Stock  # noqa: Y015
+
+@_typing.final
+class UsageRow(_message.Message):
+    """What one key, device or enrolment did on one day, by one RPC."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DAY_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    RPC_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    BYTES_IN_FIELD_NUMBER: _builtins.int
+    BYTES_OUT_FIELD_NUMBER: _builtins.int
+    MEMORIES_FIELD_NUMBER: _builtins.int
+    day: _builtins.str
+    """The day, in UTC, like "2026-11-30"."""
+    key_id: _builtins.str
+    """The key_id, device_id, or what the audit log calls an enrolment."""
+    rpc: _builtins.str
+    """The RPC. Empty in the row that counts memories, be they stored within calls or by work that went on after
+    them.
+    """
+    calls: _builtins.int
+    """Its calls. A stream is one call, on the day that it was opened."""
+    refused: _builtins.int
+    """Those of them that ended with an error."""
+    bytes_in: _builtins.int
+    """Bytes of requests."""
+    bytes_out: _builtins.int
+    """Bytes of responses."""
+    memories: _builtins.int
+    """Memories that were stored."""
+    def __init__(
+        self,
+        *,
+        day: _builtins.str = ...,
+        key_id: _builtins.str = ...,
+        rpc: _builtins.str = ...,
+        calls: _builtins.int = ...,
+        refused: _builtins.int = ...,
+        bytes_in: _builtins.int = ...,
+        bytes_out: _builtins.int = ...,
+        memories: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_in", b"bytes_in", "bytes_out", b"bytes_out", "calls", b"calls", "day", b"day", "key_id", b"key_id", "memories", b"memories", "refused", b"refused", "rpc", b"rpc"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UsageRow: _TypeAlias = UsageRow  # noqa: Y015
+
+@_typing.final
+class GetUsageResponse(_message.Message):
+    """Response of GetUsage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STOCK_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def stock(self) -> Global___Stock:
+        """What the tenant has now."""
+
+    @_builtins.property
+    def quotas(self) -> Global___Quotas:
+        """What it may have."""
+
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___UsageRow]:
+        """The rows, by day, key_id and RPC."""
+
+    def __init__(
+        self,
+        *,
+        stock: Global___Stock | None = ...,
+        quotas: Global___Quotas | None = ...,
+        rows: _abc.Iterable[Global___UsageRow] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quotas", b"quotas", "stock", b"stock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "quotas", b"quotas", "rows", b"rows", "stock", b"stock"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUsageResponse: _TypeAlias = GetUsageResponse  # noqa: Y015
+
+@_typing.final
 class CreateApiKeyRequest(_message.Message):
     """Request of CreateApiKey."""
 

@@ -75,6 +75,11 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantResponse.FromString,
                 _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/GetUsage',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
         self.CreateApiKey = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/CreateApiKey',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
@@ -203,6 +208,14 @@ class TenantAdminServiceServicer(object):
 
     def UndeleteTenant(self, request, context):
         """Takes a deletion back, until the purge has begun. Platform admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUsage(self, request, context):
+        """Returns what a tenant has, and what its keys and devices called, by day, in pages. Platform admins, and the
+        tenant's own admins.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -357,6 +370,11 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.UndeleteTenant,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetUsageRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetUsageResponse.SerializeToString,
             ),
             'CreateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateApiKey,
@@ -646,6 +664,33 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/UndeleteTenant',
             scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.UndeleteTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/GetUsage',
+            scrubjay_dot_v1_dot_tenant__service__pb2.GetUsageRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -51,6 +51,10 @@ class TenantAdminServiceStub:
     """
     UndeleteTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.UndeleteTenantRequest, _tenant_service_pb2.UndeleteTenantResponse]
     """Takes a deletion back, until the purge has begun. Platform admins only."""
+    GetUsage: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.GetUsageRequest, _tenant_service_pb2.GetUsageResponse]
+    """Returns what a tenant has, and what its keys and devices called, by day, in pages. Platform admins, and the
+    tenant's own admins.
+    """
     CreateApiKey: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
@@ -121,6 +125,10 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     """
     UndeleteTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.UndeleteTenantRequest, _tenant_service_pb2.UndeleteTenantResponse]  # type: ignore[assignment]
     """Takes a deletion back, until the purge has begun. Platform admins only."""
+    GetUsage: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.GetUsageRequest, _tenant_service_pb2.GetUsageResponse]  # type: ignore[assignment]
+    """Returns what a tenant has, and what its keys and devices called, by day, in pages. Platform admins, and the
+    tenant's own admins.
+    """
     CreateApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.CreateApiKeyRequest, _tenant_service_pb2.CreateApiKeyResponse]  # type: ignore[assignment]
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
@@ -236,6 +244,16 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tenant_service_pb2.UndeleteTenantResponse, _abc.Awaitable[_tenant_service_pb2.UndeleteTenantResponse]]:
         """Takes a deletion back, until the purge has begun. Platform admins only."""
+
+    @_abc_1.abstractmethod
+    def GetUsage(
+        self,
+        request: _tenant_service_pb2.GetUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.GetUsageResponse, _abc.Awaitable[_tenant_service_pb2.GetUsageResponse]]:
+        """Returns what a tenant has, and what its keys and devices called, by day, in pages. Platform admins, and the
+        tenant's own admins.
+        """
 
     @_abc_1.abstractmethod
     def CreateApiKey(
