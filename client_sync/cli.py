@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from scrubjay import v1
+from scrubjay.tls import NO_FILES, TlsFiles
 
 if TYPE_CHECKING:
     import grpc
@@ -33,13 +34,13 @@ def main() -> None:
 class RemoteMemories:
     """A server's memories, until closed. Connects on the first call.
 
-    ValueError where the target or the key cannot be right.
+    ValueError where the target, the key or a file of ``tls`` cannot be right.
     """
 
-    def __init__(self, target: str, api_key: str) -> None:
+    def __init__(self, target: str, api_key: str, tls: TlsFiles = NO_FILES) -> None:
         from scrubjay.channel import connect
 
-        self._channel: grpc.Channel = connect(target, api_key)
+        self._channel: grpc.Channel = connect(target, api_key, **tls.read())
         self.memories = v1.MemoryServiceStub(self._channel)
 
     def call(self, method: Callable[[_Request], _Response], request: _Request) -> _Response:

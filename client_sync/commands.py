@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -19,7 +20,11 @@ from client_sync.failures import complain, usage
 from client_sync.importing.command import import_
 from client_sync.rendering import Tables
 from client_sync.session import (
+    CA_HELP,
+    CERT_HELP,
+    KEY_HELP,
     ApiKeyOption,
+    CommandGroup,
     HomeOption,
     JsonOption,
     ServerOption,
@@ -31,6 +36,7 @@ from client_sync.session import (
     show_pages,
 )
 from scrubjay import v1
+from scrubjay.tls import TlsFiles
 from scrubjay.wire import to_struct
 
 DEFAULT_SERVER = "localhost:7437"
@@ -39,6 +45,7 @@ MAX_BATCH = 100
 """Memories in one Add, as the contract has it."""
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Keep memories, on a Scrubjay server and on this device, and find them again.",
     no_args_is_help=True,
     add_completion=False,
@@ -83,8 +90,14 @@ def settings(
         Path, typer.Option("--home", envvar="SCRUBJAY_HOME", help="The folder of this device.")
     ] = DEFAULT_HOME,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line.")] = False,
+    ca: Annotated[Path | None, typer.Option("--ca", envvar="SCRUBJAY_CA", help=CA_HELP)] = None,
+    cert: Annotated[Path | None, typer.Option("--cert", envvar="SCRUBJAY_CERT", help=CERT_HELP)] = None,
+    key: Annotated[Path | None, typer.Option("--key", envvar="SCRUBJAY_KEY", help=KEY_HELP)] = None,
+    grpc_verbosity: Annotated[str, typer.Option(envvar="GRPC_VERBOSITY", hidden=True)] = "NONE",
 ) -> None:
-    context.obj = Settings(server, api_key, user, home.expanduser(), as_json)
+    # What gRPC itself writes of a handshake that failed would stand beside what is said of it here.
+    os.putenv("GRPC_VERBOSITY", grpc_verbosity)
+    context.obj = Settings(server, api_key, user, home.expanduser(), as_json, TlsFiles(ca, cert, key))
 
 
 @app.command()

@@ -11,13 +11,14 @@ import json
 import os
 import stat
 import tempfile
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from client_sync.errors import ReplicaError, ReplicaUnwritable
 from client_sync.identity import Identity
 from scrubjay.memory import ClientId, Micros, Subject
+from scrubjay.tls import NO_FILES, TlsFiles
 
 FORMAT = 1
 
@@ -36,8 +37,8 @@ class CredentialsDamaged(ReplicaError):
 class DeviceCredentials:
     """What RegisterDevice gave to this device, and where it is kept.
 
-    ``principal`` is 8 bytes; ``expires_at`` is when ``token`` must have been refreshed; ``path`` is None
-    until the credentials are saved.
+    ``principal`` is 8 bytes; ``expires_at`` is when ``token`` must have been refreshed; ``tls`` are the
+    absolute paths of what its server is called with; ``path`` is None until the credentials are saved.
     """
 
     target: str
@@ -48,6 +49,7 @@ class DeviceCredentials:
     principal: bytes
     subject: Subject
     scopes: tuple[str, ...] = ()
+    tls: TlsFiles = NO_FILES
     path: Path | None = field(default=None, compare=False)
 
     @property
@@ -103,6 +105,7 @@ class DeviceCredentials:
             "principal": self.principal.hex(),
             "subject": {"kind": self.subject.kind, "name": self.subject.name},
             "scopes": list(self.scopes),
+            "tls": {name: str(path) for name, path in asdict(self.tls).items() if path is not None},
         }
 
 
@@ -121,6 +124,7 @@ def _from_json(found: Any, path: Path) -> DeviceCredentials:
         principal=bytes.fromhex(found["principal"]),
         subject=Subject(**found["subject"]),
         scopes=tuple(found["scopes"]),
+        tls=TlsFiles(**{name: Path(path) for name, path in found.get("tls", {}).items()}),
         path=path,
     )
 

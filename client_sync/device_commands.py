@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -82,7 +83,15 @@ def _register(settings: Settings, home: Home, code: str, name: str) -> DeviceCre
     installation_id = home.installation_id()
     with usage(""):
         try:
-            return Remote.register(settings.server, code, display_name=name, installation_id=installation_id)
+            tls = settings.tls.absolute()
+            credentials = Remote.register(
+                settings.server,
+                code,
+                display_name=name,
+                installation_id=installation_id,
+                **tls.read(),
+            )
+            return replace(credentials, tls=tls)
         except CredentialInvalid as error:
             fail("the enrolment code is unknown, was used, or has ended; ask for a new one", error)
 

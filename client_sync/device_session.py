@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from client_sync.credentials import DeviceCredentials
 from client_sync.errors import Wiped
-from client_sync.failures import ENROL, fail, failing_in_one_line, is_silence, silence, told
+from client_sync.failures import ENROL, fail, failing_in_one_line, is_silence, silence, told, usage
 from client_sync.home import Home
 from client_sync.progress import bar
 from client_sync.progress import told as told_by
@@ -17,6 +17,7 @@ from client_sync.replica import Replica
 from client_sync.session import Output, Settings
 from client_sync.sync import SyncReport, synchronize
 from scrubjay.errors import DeviceRevoked, ScrubjayError
+from scrubjay.tls import NO_FILES, TlsFiles
 
 if TYPE_CHECKING:
     from client_sync.remote import Remote
@@ -29,11 +30,13 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An enrolled device and where its commands write."""
+    """An enrolled device and where its commands write. ``tls`` are files given for this command, in place of
+    those that it was enrolled with."""
 
     home: Home
     credentials: DeviceCredentials
     output: Output
+    tls: TlsFiles = NO_FILES
 
     def open_replica(self) -> Replica:
         """Its replica."""
@@ -44,7 +47,9 @@ class Device:
         from client_sync.remote import Remote
 
         budget = BUDGET_SECONDS if budget_seconds is None else budget_seconds
-        return Remote(self.credentials.target, self.credentials, budget_seconds=budget)
+        files = self.credentials.tls if self.tls == NO_FILES else self.tls
+        with usage(""):
+            return Remote(self.credentials.target, self.credentials, budget_seconds=budget, **files.read())
 
     def synchronize(self, replica: Replica, *, verify: bool = False) -> SyncReport:
         """Exchange everything with the server, with a bar; a failure ends the command and says what is
@@ -85,4 +90,5 @@ def open_device(settings: Settings) -> Iterator[Device]:
     with failing_in_one_line(""):
         if not home.is_enrolled():
             fail(f"there is no device in {home.path}; make one with {ENROL}")
-        yield Device(home, DeviceCredentials.load(home.credentials_path), Output(settings.as_json))
+        credentials = DeviceCredentials.load(home.credentials_path)
+        yield Device(home, credentials, Output(settings.as_json), settings.tls)

@@ -12,6 +12,7 @@ from client_sync.errors import ReplicaError
 from client_sync.rendering import plain
 from scrubjay import v1
 from scrubjay.errors import DeviceRevoked, ScrubjayError, Unavailable
+from scrubjay.tls import HandshakeFailed
 
 ENROL = "'scrubjay init --server HOST:PORT --enrol CODE'"
 
@@ -73,6 +74,8 @@ def told(error: ScrubjayError, server: str) -> str:
 
 def is_silence(error: ScrubjayError) -> bool:
     """Whether no server answered at all."""
+    if isinstance(error, HandshakeFailed):
+        return False
     return error.reason == v1.ERROR_REASON_UNSPECIFIED and isinstance(error, Unavailable)
 
 

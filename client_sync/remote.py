@@ -151,6 +151,8 @@ class Remote:
         *,
         tls: bool | None = None,
         root_certificates: bytes | None = None,
+        client_certificate: bytes | None = None,
+        client_key: bytes | None = None,
         deadline_seconds: float = DEADLINE_SECONDS,
         budget_seconds: float = BUDGET_SECONDS,
         wall: Callable[[], Micros] = wall_micros,
@@ -167,7 +169,12 @@ class Remote:
         self._early = True
         self._calls = _Calls(deadline_seconds, budget_seconds, jitter)
         self._channel = connect(
-            target, lambda: self._credentials.token, tls=tls, root_certificates=root_certificates
+            target,
+            lambda: self._credentials.token,
+            tls=tls,
+            root_certificates=root_certificates,
+            client_certificate=client_certificate,
+            client_key=client_key,
         )
         self._stub: SyncServiceStub = v1.SyncServiceStub(self._channel)
 
@@ -180,6 +187,8 @@ class Remote:
         installation_id: bytes,
         tls: bool | None = None,
         root_certificates: bytes | None = None,
+        client_certificate: bytes | None = None,
+        client_key: bytes | None = None,
     ) -> DeviceCredentials:
         """Turn an enrolment code into this device's credentials, to be saved at once.
 
@@ -187,7 +196,14 @@ class Remote:
         the same device. Raises CredentialInvalid, DeviceRevoked and others of ScrubjayError.
         """
         request = v1.RegisterDeviceRequest(installation_id=installation_id, display_name=display_name)
-        with connect(target, enrolment_code, tls=tls, root_certificates=root_certificates) as channel:
+        with connect(
+            target,
+            enrolment_code,
+            tls=tls,
+            root_certificates=root_certificates,
+            client_certificate=client_certificate,
+            client_key=client_key,
+        ) as channel:
             stub: SyncServiceStub = v1.SyncServiceStub(channel)
             calls = _Calls(DEADLINE_SECONDS, BUDGET_SECONDS, random.random)
             response = calls.call(stub.RegisterDevice, request)

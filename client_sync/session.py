@@ -6,14 +6,15 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from google.protobuf.message import Message
 from rich.console import Console
+from typer.core import TyperGroup
 
 from client_sync.cli import RemoteMemories
 from client_sync.failures import ENROL, failing_in_one_line, usage
@@ -22,6 +23,7 @@ from client_sync.local_memories import LocalMemories
 from client_sync.rendering import Tables, json_line
 from scrubjay import v1
 from scrubjay.memory import JsonValue, Micros
+from scrubjay.tls import NO_FILES, TlsFiles
 
 PAGE_SIZE = 100
 """Rows asked for at once; the first are shown while the next are still to come."""
@@ -44,6 +46,10 @@ HomeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document a line.", rich_help_panel=_PANEL)]
 
+CA_HELP = "PEM file of the authorities that are trusted. Default: the system's."
+CERT_HELP = "PEM file of your certificate, for a server that asks for one."
+KEY_HELP = "PEM file of its key."
+
 _Row = TypeVar("_Row", bound=Message)
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -58,6 +64,7 @@ class Settings:
     user: str
     home: Path
     as_json: bool
+    tls: TlsFiles = NO_FILES
 
 
 class Output:
@@ -106,6 +113,37 @@ class Session:
         return method(request) if self.remote is None else self.remote.call(method, request)
 
 
+class CommandGroup(TyperGroup):
+    """Commands that all take the files of TLS, as the options before the command do."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        files = typer.Typer(add_completion=False)
+        files.command()(_take_files)
+        for command in self.commands.values():
+            command.params += typer.main.get_command(files).params
+
+
+def _take_file(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> None:
+    if path is not None and option.name is not None:
+        given: Settings = context.obj
+        context.obj = replace(given, tls=replace(given.tls, **{option.name: path}))
+
+
+def _option(name: str, text: str) -> Any:
+    return typer.Option(
+        name, help=text, metavar="FILE", rich_help_panel=_PANEL, callback=_take_file, expose_value=False
+    )
+
+
+def _take_files(
+    ca: Annotated[Path | None, _option("--ca", CA_HELP)] = None,
+    cert: Annotated[Path | None, _option("--cert", CERT_HELP)] = None,
+    key: Annotated[Path | None, _option("--key", KEY_HELP)] = None,
+) -> None:
+    """Its parameters are each command's; they end in the context."""
+
+
 def merged(
     context: typer.Context,
     server: str | None = None,
@@ -122,6 +160,7 @@ def merged(
         user=given.user if user is None else user,
         home=given.home if home is None else home,
         as_json=as_json or given.as_json,
+        tls=given.tls,
     )
 
 
@@ -137,7 +176,7 @@ def open_session(settings: Settings) -> Iterator[Session]:
     with ExitStack() as stack:
         if settings.api_key:
             with usage(""):
-                remote = stack.enter_context(RemoteMemories(settings.server, settings.api_key))
+                remote = stack.enter_context(RemoteMemories(settings.server, settings.api_key, settings.tls))
             stack.enter_context(failing_in_one_line(settings.server))
             yield Session(settings, remote)
         else:

@@ -1,23 +1,26 @@
-"""``python -m server``: serve, or bring the databases to this version."""
+"""``python -m server``: serve, bring the databases to this version, or make certificates to try TLS."""
 
 from __future__ import annotations
 
 import gc
 import json
 import logging
+import shlex
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
 from server.app import CANT_START, App, begin_epochs, migrate_all, new_admin_key
 from server.config import Settings
+from server.dev_certificates import CertificatesThere, CertificatesUnwritable, make_certificates
 from tenants.registry import FirstCredentials
 
 cli = typer.Typer(help=__doc__, no_args_is_help=True, add_completion=False)
@@ -68,6 +71,34 @@ def restored() -> None:
     with _explained():
         count = begin_epochs(settings)
         typer.echo(f"{count} streams begin a new epoch; start the server again")
+
+
+@cli.command()
+def dev_certs(
+    folder: Annotated[Path, typer.Argument(help="Where to put them.")] = Path("certs"),
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A host name or address of the server, beside localhost; may be repeated."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace those that are there.")] = False,
+) -> None:
+    """Make certificates for development: an authority, a server's and a client's, good for a year."""
+    try:
+        made = make_certificates(folder.absolute(), name or (), replace=force)
+    except (CertificatesThere, CertificatesUnwritable, ValueError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise SystemExit(1) from None
+    (cert, key), (client_cert, client_key) = made.server, made.client
+    typer.echo(
+        f"# The server speaks TLS with these; the last makes it ask clients for a certificate.\n"
+        f"export SCRUBJAY_TLS_CERT={shlex.quote(str(cert))}\n"
+        f"export SCRUBJAY_TLS_KEY={shlex.quote(str(key))}\n"
+        f"export SCRUBJAY_TLS_CLIENT_CA={shlex.quote(str(made.ca))}\n"
+        f"# A client trusts the server with the first, and shows who it is with the others.\n"
+        f"export SCRUBJAY_CA={shlex.quote(str(made.ca))}\n"
+        f"export SCRUBJAY_CERT={shlex.quote(str(client_cert))}\n"
+        f"export SCRUBJAY_KEY={shlex.quote(str(client_key))}"
+    )
 
 
 def _settings() -> Settings:

@@ -20,6 +20,7 @@ from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
 from server import collection, counting, erasing, forgetting, heads, linking, purging
+from server.certificates import CertificatesUnusable, CertificateWatch, ServerCertificates, ServerFiles
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
@@ -89,6 +90,7 @@ class ShardMissing(Exception):
 
 CANT_START = (
     AddressInUse,
+    CertificatesUnusable,
     DataDirInUse,
     DataDirUnusable,
     DatabaseUnusable,
@@ -108,6 +110,7 @@ class App:
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], Micros] = wall_clock) -> None:
+        credentials = _credentials(settings)
         with ExitStack() as stack:
             # More threads in BLAS only spin on small matrices, and handlers share the cores already.
             threadpool_limits(limits=1, user_api="blas")
@@ -159,7 +162,9 @@ class App:
             limits = CallLimits(settings.shard_calls_per_second)
             waiting = memory_service.WAITING | tenant_service.WAITING
             door = Door(registry, ALLOWED, slots, waiting, limits, registry.usage.counter)
-            self.address = _serve(settings, door, slots, services, embedders.new.space.semantic, stack)
+            self.address = _serve(
+                settings, credentials, door, slots, services, embedders.new.space.semantic, stack
+            )
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -340,6 +345,7 @@ def _run_beside(
 
 def _serve(
     settings: Settings,
+    credentials: grpc.ServerCredentials | None,
     door: Door,
     slots: Slots,
     services: Sequence[object],
@@ -370,7 +376,7 @@ def _serve(
     health_pb2_grpc.add_HealthServicer_to_server(reporter, server)
     names = [service.full_name for service in _SERVICES]
     reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    port = _bind(server, settings.listen)
+    port = _bind(server, settings.listen, credentials)
     server.start()
     stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
     stack.callback(slots.stop)
@@ -383,11 +389,29 @@ def _serve(
     return settings.listen if settings.listen.startswith("unix:") else f"{host}:{port}"
 
 
-def _bind(server: grpc.Server, listen: str) -> int:
+def _bind(server: grpc.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
     try:
-        return server.add_insecure_port(listen)
+        if credentials is None:
+            return server.add_insecure_port(listen)
+        return server.add_secure_port(listen, credentials)
     except RuntimeError:
         raise AddressInUse(
             f"{listen} can't be served on: another program has it, or it is not this machine's; "
             "set SCRUBJAY_LISTEN to a free one"
         ) from None
+
+
+def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
+    """What TLS needs, asked for anew with each connection; None where no TLS is spoken."""
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    watch = CertificateWatch(ServerFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca))
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(watch.certificates),
+        lambda: None if (changed := watch.changed()) is None else _configuration(changed),  # type: ignore[arg-type,return-value]  # None is no change, which the stubs leave out
+        require_client_authentication=settings.tls_client_ca is not None,
+    )
+
+
+def _configuration(found: ServerCertificates) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(found.key, found.chain)], found.client_ca)

@@ -39,6 +39,15 @@ class Settings(BaseSettings):
     listen: str = Field(
         default="127.0.0.1:7437", description="Address and port to serve on; port 0 takes a free one."
     )
+    tls_cert: Path | None = Field(
+        default=None,
+        description="PEM file of the server's certificate, and what leads to its authority. None: no TLS.",
+    )
+    tls_key: Path | None = Field(default=None, description="PEM file of its key, without a passphrase.")
+    tls_client_ca: Path | None = Field(
+        default=None,
+        description="PEM file of authorities; clients must have a certificate of one. None: they need none.",
+    )
     insecure: bool = Field(
         default=False, description="Serve without TLS beyond loopback: only behind a proxy that ends TLS."
     )
@@ -168,11 +177,20 @@ class Settings(BaseSettings):
         return listen
 
     @model_validator(mode="after")
+    def _whole_tls(self) -> Settings:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("SCRUBJAY_TLS_CERT and SCRUBJAY_TLS_KEY go together; give both or neither")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ValueError("SCRUBJAY_TLS_CLIENT_CA needs SCRUBJAY_TLS_CERT and SCRUBJAY_TLS_KEY")
+        return self
+
+    @model_validator(mode="after")
     def _loopback_without_tls(self) -> Settings:
-        if not self.insecure and not self.listen.startswith(LOOPBACK):
+        if self.tls_cert is None and not self.insecure and not self.listen.startswith(LOOPBACK):
             raise ValueError(
-                f"{self.listen} is reachable from other machines and the server speaks no TLS itself; "
-                "listen on 127.0.0.1, or set SCRUBJAY_INSECURE=1 behind a proxy that ends TLS"
+                f"{self.listen} is reachable from other machines; give SCRUBJAY_TLS_CERT and "
+                "SCRUBJAY_TLS_KEY, listen on 127.0.0.1, or set SCRUBJAY_INSECURE=1 behind a proxy that ends "
+                "TLS"
             )
         return self
 

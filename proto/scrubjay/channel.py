@@ -19,6 +19,7 @@ from google.rpc import code_pb2, status_pb2
 
 from scrubjay.errors import MessageTooLarge, ScrubjayError, ServerBusy
 from scrubjay.status import STATUS_KEY, from_status
+from scrubjay.tls import handshake_failure
 
 CLIENT_KEY = "scrubjay-client"
 """The metadata key that names the client a service key acts for."""
@@ -84,6 +85,8 @@ def connect(
     deadline_seconds: float = 10.0,
     tls: bool | None = None,
     root_certificates: bytes | None = None,
+    client_certificate: bytes | None = None,
+    client_key: bytes | None = None,
 ) -> grpc.Channel:
     """A channel to the server at ``target``, such as ``memory.example.com:443``; close it after use.
 
@@ -96,8 +99,9 @@ def connect(
     of your own.
 
     ``tls=None`` speaks plain text to localhost, 127.0.0.1, [::1] and unix sockets, and TLS to all else.
-    ``root_certificates``, in PEM, stand in for the system's, and mean TLS. Connects on the first call.
-    ValueError says which argument is wrong.
+    ``root_certificates``, in PEM, stand in for the system's, and mean TLS; so do ``client_certificate`` and
+    its ``client_key``, for a server that asks its clients for one. Connects on the first call. ValueError
+    says which argument is wrong.
     """
     _check_target(target)
     if isinstance(api_key, str):
@@ -106,19 +110,25 @@ def connect(
         _check_printable("client_id", client_id)
     if not 0 < deadline_seconds < math.inf:
         raise ValueError(f"deadline_seconds is {deadline_seconds}; give a number of seconds above 0")
-    if root_certificates is not None and tls is False:
-        raise ValueError("root_certificates are for TLS; leave tls as it is, or give none")
+    given = _check_certificates(tls, root_certificates, client_certificate, client_key)
     client = () if client_id is None else ((CLIENT_KEY, client_id),)
-    if tls is None:
-        tls = root_certificates is not None or not _LOOPBACK.fullmatch(target)
-    channel = _open(target, tls, root_certificates)
+    if tls or (tls is None and (given or not _LOOPBACK.fullmatch(target))):
+        credentials = grpc.ssl_channel_credentials(root_certificates, client_key, client_certificate)
+        channel = grpc.secure_channel(target, credentials, options=_OPTIONS)
+    else:
+        channel = grpc.insecure_channel(target, options=_OPTIONS)
     return grpc.intercept_channel(channel, _Caller(api_key, client, deadline_seconds))
 
 
-def _open(target: str, tls: bool, root_certificates: bytes | None) -> grpc.Channel:
-    if not tls:
-        return grpc.insecure_channel(target, options=_OPTIONS)
-    return grpc.secure_channel(target, grpc.ssl_channel_credentials(root_certificates), options=_OPTIONS)
+def _check_certificates(tls: bool | None, roots: bytes | None, cert: bytes | None, key: bytes | None) -> bool:
+    """Whether any is given."""
+    named = {"root_certificates": roots, "client_certificate": cert, "client_key": key}
+    given = [name for name, pem in named.items() if pem is not None]
+    if given and tls is False:
+        raise ValueError(f"{given[0]} is for TLS; leave tls as it is, or give none")
+    if (cert is None) != (key is None):
+        raise ValueError("client_certificate and client_key go together; give both or neither")
+    return bool(given)
 
 
 def _check_target(target: str) -> None:
@@ -226,11 +236,13 @@ def from_rpc_error(error: grpc.RpcError) -> ScrubjayError:
     """What a failed call says, as an error of ``scrubjay.errors``: raise it ``from`` the other.
 
     An error that gRPC or a proxy made, such as no connection, has the class of its code where there
-    is one, and the reason UNSPECIFIED.
+    is one, and the reason UNSPECIFIED. HandshakeFailed says what TLS lacks.
     """
     if not isinstance(error, grpc.Call):
         return ScrubjayError(str(error))
     code, text = error.code().value[0], error.details() or ""
+    if code == code_pb2.UNAVAILABLE and (failed := handshake_failure(text)) is not None:
+        return failed
     if code == code_pb2.RESOURCE_EXHAUSTED and "message larger than max" in text:
         return MessageTooLarge(text)
     if code == code_pb2.RESOURCE_EXHAUSTED and "oncurrent RPC limit" in text:

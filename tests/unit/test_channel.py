@@ -480,7 +480,9 @@ def test_many_violations_keep_the_first_ones(server: Server) -> None:
         ({"deadline_seconds": 0.0}, "above 0"),
         ({"deadline_seconds": float("nan")}, "above 0"),
         ({"deadline_seconds": float("inf")}, "above 0"),
-        ({"tls": False, "root_certificates": b"pem"}, "are for TLS"),
+        ({"tls": False, "root_certificates": b"pem"}, "is for TLS"),
+        ({"client_key": b"pem"}, "go together"),
+        ({"client_certificate": b"pem", "tls": True}, "go together"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(arguments: dict[str, Any], said: str) -> None:
