@@ -16,6 +16,7 @@ from scrubjay.memory import Memory, Micros
 from server.ingest.accesses import Counted, PendingAccesses
 from server.ingest.author import server_replica
 from server.ingest.counts import add_accesses
+from server.store.fence import TenantMoving
 from server.store.memory_store import MemoryStore, Writing
 from tenants.tenant import Incarnation
 
@@ -41,13 +42,33 @@ class AccessCounter:
     def write(self, _ending: threading.Event | None = None) -> None:
         """Write what was counted. What the database does not take is kept for the next time."""
         for part in _parts(self._pending.take()):
-            try:
-                self._store.write(sorted(part), _unit(part))
-            except TenantDeleting:
-                log.warning("access counts of a purged tenant are dropped, and of those counted with it")
-            except ScrubjayError as error:
-                log.warning("access counts of %d streams wait: %s", len(part), error.message)
-                self._pending.give_back(part)
+            self._write(part)
+
+    def _write(self, part: Counted) -> None:
+        try:
+            self._store.write(sorted(part), _unit(part))
+        except TenantDeleting:
+            log.warning("access counts of a purged tenant are dropped, and of those counted with it")
+        except TenantMoving as error:
+            theirs, others = _divided(part, error.incarnation)
+            self._pending.give_back(theirs)
+            if others:
+                self._write(others)
+        except ScrubjayError as error:
+            log.warning("access counts of %d streams wait: %s", len(part), error.message)
+            self._pending.give_back(part)
+
+    def hand_over(self, incarnation: Incarnation, other: AccessCounter) -> None:
+        """Let another shard's counter write what waits of a tenant that moved there."""
+        theirs, others = _divided(self._pending.take(), incarnation)
+        self._pending.give_back(others)
+        other._pending.give_back(theirs)
+
+
+def _divided(counted: Counted, incarnation: Incarnation) -> tuple[Counted, Counted]:
+    """What is a tenant's, and what is not."""
+    theirs = {key: memories for key, memories in counted.items() if key.incarnation == incarnation}
+    return theirs, {key: memories for key, memories in counted.items() if key not in theirs}
 
 
 def _parts(counted: Counted) -> Iterator[Counted]:

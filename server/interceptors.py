@@ -12,6 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, NoReturn, Protocol
@@ -38,10 +39,12 @@ from scrubjay.errors import (
 from scrubjay.memory import ClientId, Micros, name_violation
 from scrubjay.status import STATUS_KEY, to_status
 from server.ending import Ending
+from server.passage import Passage
 from server.patience import Patience
 from server.rates import CallLimits
 from server.slots import Slots
-from tenants.tenant import API_KEY_ROLES, Caller, Role, TenantState
+from server.store.fence import TenantMoving
+from tenants.tenant import API_KEY_ROLES, Caller, Incarnation, Role, TenantState
 from tenants.usage import UsageCounter
 
 TRANSPORT_BYTES = MAX_ANSWER_BYTES
@@ -72,12 +75,15 @@ class Authenticator(Protocol):
     def authenticate(self, key: str, now: Micros) -> Caller:
         """The caller; CredentialInvalid where the key is unknown, revoked or expired."""
 
+    def forget(self, incarnation: Incarnation) -> None:
+        """Read again what the credentials of a tenant stand for."""
+
 
 class Door:
     """Makes gRPC handlers of a service's methods. ``slots`` bounds the calls of all of them together.
 
     ``waiting`` are the RPCs whose methods may wait for work that takes long. ``limits`` says who calls too
-    often, and ``usage`` counts what is called.
+    often, and ``usage`` counts what is called. ``passage`` is the way to tenants that move.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class Door:
         waiting: Collection[str] = (),
         limits: CallLimits | None = None,
         usage: UsageCounter | None = None,
+        passage: Passage | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._allowed = allowed
@@ -96,6 +103,7 @@ class Door:
         self._tenants = _Tenants()
         self._limits = limits or CallLimits()
         self._usage = usage or UsageCounter()
+        self._passage = passage or Passage({}, lambda _: None)
 
     def handlers(
         self, service: descriptor.ServiceDescriptor, implementation: object
@@ -132,8 +140,13 @@ class Door:
                 try:
                     caller = self._caller(path, context, metadata)
                     self._limits.admit(caller)
-                    patience = (Patience(self._slots, context, tenant),) if waits else ()
-                    answer = call(_parse(request_type, body), caller, *patience)
+                    patience = Patience(self._slots, context, tenant)
+                    further = (patience,) if waits else ()
+                    look = partial(self._caller, path, context, metadata)
+                    answer = self._carried_out(
+                        lambda caller: call(_parse(request_type, body), caller, *further),
+                        *(caller, look, patience),
+                    )
                     encoded = answer if isinstance(answer, bytes) else answer.SerializeToString()
                     count(caller, rpc, len(body), len(encoded))
                     return encoded
@@ -145,6 +158,21 @@ class Door:
                 _refuse(context, error, path)
 
         return handle
+
+    def _carried_out(
+        self,
+        call: Callable[[Caller], Message | bytes],
+        caller: Caller,
+        look: Callable[[], Caller],
+        patience: Patience,
+    ) -> Message | bytes:
+        """What the call answers; where its tenant moves meanwhile, what it answers once that has."""
+        while True:
+            try:
+                with self._passage.crossing(caller.tenant):
+                    return call(caller)
+            except TenantMoving as error:
+                caller = self._moved(error, look, patience)
 
     def _introduced(self, path: str, context: grpc.ServicerContext, metadata: Mapping[str, str]) -> str:
         """Whose key it is that calls for the first time, looked up in a slot of nobody's."""
@@ -172,10 +200,14 @@ class Door:
                     self._limits.admit(caller)
                     if not context.add_callback(ending.end):
                         return
-                    with self._slots.living(caller.key_id, ending):
-                        responses = method(_parse(request_type, body), caller, ending)
-                        look = partial(self._caller, path, context, metadata)
-                        for response in self._checked(responses, ending, look, caller):
+                    look = partial(self._caller, path, context, metadata)
+                    patience = Patience(self._slots, context, caller.key_id)
+                    with (
+                        self._slots.living(caller.key_id, ending),
+                        self._entered(caller, ending, look, patience) as entered,
+                    ):
+                        responses = method(_parse(request_type, body), entered, ending)
+                        for response in self._checked(responses, ending, look, entered):
                             count(caller, rpc, 0, len(response), calls=0)
                             yield response
             except Exception as error:
@@ -185,22 +217,54 @@ class Door:
 
         return handle
 
-    @staticmethod
     def _checked(
-        responses: Iterable[Message], ending: Ending, look: Callable[[], Caller], caller: Caller
+        self, responses: Iterable[Message], ending: Ending, look: Callable[[], Caller], caller: Caller
     ) -> Iterator[bytes]:
-        """The encoded responses until the stream ends, or its credential stands for something else."""
+        """The encoded responses until the stream ends, its credential stands for something else, or its
+        tenant moves."""
         looked = time.monotonic()
-        for response in responses:
-            if ending.over:
-                break
-            if time.monotonic() - looked >= RECHECK_SECONDS:
-                if look() != caller:
-                    raise Unavailable("what this credential stands for has changed; open the stream again")
-                looked = time.monotonic()
-            yield response.SerializeToString()
+        try:
+            for response in responses:
+                if ending.over:
+                    break
+                if time.monotonic() - looked >= RECHECK_SECONDS:
+                    before, caller = caller, look()
+                    if before != caller:
+                        raise Unavailable(
+                            "this credential stands for something else by now; open the stream again"
+                        )
+                    looked = time.monotonic()
+                self._check_here(caller)
+                yield response.SerializeToString()
+        except ScrubjayError:
+            self._check_here(caller)  # what is read where a tenant left is wrong in any way
+            raise
         if ending.error is not None:
             raise ending.error
+
+    def _check_here(self, caller: Caller) -> None:
+        if caller.tenant is not None:
+            self._passage.check(caller.tenant)
+
+    @contextmanager
+    def _entered(
+        self, caller: Caller, ending: Ending, look: Callable[[], Caller], patience: Patience
+    ) -> Iterator[Caller]:
+        """The caller of a stream, for the block, as it is once its tenant does not move."""
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(self._passage.crossing(caller.tenant, ending))
+                    break
+                except TenantMoving as error:
+                    caller = self._moved(error, look, patience)
+            yield caller
+
+    def _moved(self, error: TenantMoving, look: Callable[[], Caller], patience: Patience) -> Caller:
+        """The caller once its tenant has moved. ``error`` where that takes longer than the call may."""
+        self._passage.wait(error.incarnation, patience.seconds)
+        self._authenticator.forget(error.incarnation)
+        return look()
 
     def _caller(self, path: str, context: grpc.ServicerContext, metadata: Mapping[str, str]) -> Caller:
         key = _key(metadata)

@@ -15,8 +15,10 @@ class Router:
         self._shards = dict(shards)
 
     def shard(self, tenant: Tenant) -> Shard:
-        """The shard that holds the tenant's memories."""
-        return self._shards[tenant.shard]
+        """The shard that holds the tenant's memories. TenantMoving where it is on the way to another one."""
+        shard = self._shards[tenant.shard]
+        shard.check_here(tenant)
+        return shard
 
 
 def tenant_of(caller: Caller) -> Tenant:

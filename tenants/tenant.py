@@ -68,7 +68,8 @@ class Tenant:
     """One customer. ``shard`` is a shard's name, ``space`` the embedding space of its vectors.
 
     ``forget_policy`` is None where it never said what it forgets. ``suspended_at`` stays through a deletion,
-    and so tells what an undeletion leads back to; ``purge`` is set once the purge has begun.
+    and so tells what an undeletion leads back to; ``purge`` is set once the purge has begun. ``moving``: it
+    may leave its shard at any time, or has left one shortly before.
     """
 
     tenant_id: str
@@ -86,6 +87,7 @@ class Tenant:
     purge_at: Micros | None = None
     purge: PurgeReceipt | None = None
     quotas: Quotas = UNLIMITED
+    moving: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,9 @@ class ApiKey:
     expires_at: Micros | None = None
     revoked_at: Micros | None = None
     across_subjects: bool = False
+    scopes: tuple[str, ...] = ()
 
     def has_ended(self, now: Micros) -> bool:
-    scopes: tuple[str, ...] = ()
         """Whether nobody is let in with it any more."""
         return self.revoked_at is not None or (self.expires_at is not None and self.expires_at <= now)
 
@@ -162,14 +164,14 @@ class Caller:
     device: DeviceBinding | None = None
     wiped: bool = False
     across_subjects: bool = False
-
-
     scopes: tuple[str, ...] = ()
 
     @property
     def viewer(self) -> Viewer:
         """For whom a memory exists or not, where an API key calls."""
         return Viewer(self.client_id, self.scopes)
+
+
 def principal(incarnation: Incarnation, subject: Subject, client_id: ClientId) -> bytes:
     """``PRINCIPAL_BYTES`` bytes that name tenant, subject and client together.
 

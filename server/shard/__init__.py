@@ -12,6 +12,7 @@ from server.shard.finding import ShardFinding
 from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.parts import Request
+from server.shard.moving import ShardMoving
 from server.shard.purging import ShardPurging
 from server.shard.sync import ShardSync
 
@@ -28,4 +29,5 @@ class Shard(
     ShardErasing,
     ShardExporting,
 ):
+    ShardMoving,
     """One shard's memories."""

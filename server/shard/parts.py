@@ -20,6 +20,7 @@ from scrubjay.stamp import CommitStamp
 from server.counting import AccessCounter
 from server.index.cache import StreamCache
 from server.index.past_streams import PastStreams
+from server.shard.elsewhere import Elsewhere
 from server.store.memory_store import (
     MemoryStore,
     Reading,
@@ -90,6 +91,7 @@ class ShardParts:
         self._pasts = PastStreams(store, cache)
         self.hub = WatchHub()
         self.accesses = AccessCounter(store)
+        self._elsewhere = Elsewhere(store)
 
     @contextmanager
     def _reading(self, revision: Mapping[StreamKey, CommitStamp]) -> Iterator[Reading]:
@@ -106,11 +108,13 @@ class ShardParts:
             return reading.head(key)
 
     def highest_head(self) -> CommitStamp:
-        """The highest head of all streams in the database, those that were purged too."""
+        """The highest head of all streams in the database, those that were purged or moved away too."""
         with self._store.read() as reading:
             living = reading.highest_head()
+        with self._store.reading_moves() as moves:
+            moved = moves.highest()
         with self._store.reading_purges() as purges:
-            self.highest = max(self.highest, living, purges.highest())
+            self.highest = max(self.highest, living, moved, purges.highest())
         return self.highest
 
     def stock(self, incarnation: Incarnation) -> Stock:

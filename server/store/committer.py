@@ -29,6 +29,7 @@ from scrubjay.errors import (
 )
 from scrubjay.memory import Micros
 from server.fair_queue import FairQueue
+from server.store.fence import TenantMoving, closed_among
 from server.store.importing import importing_among
 from server.store.purging import ended_among
 from server.store.rows import StreamHead, StreamKey
@@ -210,9 +211,9 @@ def _run_units(transaction: Transaction, batch: Sequence[_Job], limits: Limits) 
 def _closed(
     transaction: Transaction, batch: Sequence[_Job], locked: Mapping[StreamKey, StreamHead]
 ) -> dict[Incarnation, ScrubjayError]:
-    """Why nobody may write to some of the tenants: their lives ended, or they are imported into.
+    """Why nobody may write to some of the tenants: their lives ended, they are imported into, or they move.
 
-    Only a stream that is made now may be of such a one; and what goes into no stream may.
+    Only a stream that is made now may be of one of the first two; and what goes into no stream may.
     """
     asked = {key.incarnation for key, head in locked.items() if not head.head}
     asked |= {job.tenant for job in batch if job.tenant and not job.keys}
@@ -220,7 +221,9 @@ def _closed(
         one: OperationUnderWay(Kind.IMPORT, operation_id)
         for one, operation_id in importing_among(transaction, asked).items()
     }
-    return closed | {one: TenantDeleting() for one in ended_among(transaction, asked)}
+    closed |= {one: TenantDeleting() for one in ended_among(transaction, asked)}
+    every = {key.incarnation for key in locked} | {job.tenant for job in batch if job.tenant}
+    return closed | {one: TenantMoving(one) for one in closed_among(transaction, every)}
 
 
 def _tenants(job: _Job) -> set[Incarnation]:

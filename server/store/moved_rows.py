@@ -212,13 +212,13 @@ class RowStatements:
         self.keys_value = dialect.keys_value
         self._trigger = dialect.trigger
 
-    def triggers(self, incarnation: Incarnation, table: str) -> list[str]:
-        """What makes the triggers that follow the tenant's rows in a table."""
+    def triggers(self, incarnation: Incarnation, table: str) -> dict[str, str]:
+        """What makes the triggers that follow the tenant's rows in a table, by their names."""
         names = trigger_names(incarnation, table)
-        return [
-            self._trigger(incarnation, table, name, event, row)
+        return {
+            name: self._trigger(incarnation, table, name, event, row)
             for name, (_, event, row) in zip(names, EVENTS, strict=True)
-        ]
+        }
 
 
 ROW_STATEMENTS = {"sqlite": RowStatements(_Sqlite), "postgresql": RowStatements(_Postgresql)}

@@ -24,7 +24,6 @@ from server.store.moved_rows import (
     COUNTS,
     DELETES,
     FIRST_PAGES,
-    MOVED_TABLES,
     NEXT_PAGES,
     ROW_STATEMENTS,
     Key,
@@ -38,8 +37,10 @@ from server.store.tables import moves, stocks, streams, touched
 from server.store.transaction import Row, Transaction
 from tenants.tenant import Incarnation
 
-FOLLOW_TIMEOUT_MILLIS = 2_000
-"""How long writers of a table may wait behind one that was there before its triggers, on PostgreSQL."""
+FOLLOW_TIMEOUT_MILLIS = 50
+"""How long others wait at a table, whose triggers change, behind one who was there before; on PostgreSQL."""
+STAND_TIMEOUT_MILLIS = 200
+"""How long a move waits for writers that are under way; on PostgreSQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,12 @@ class MoveReading:
         """How high the streams stood of tenants that left."""
         return CommitStamp(self._transaction.all(_HIGHEST, {})[0][0] or 0)
 
-    def is_followed(self, incarnation: Incarnation) -> bool:
-        """Whether every write of the tenant is noted, in all tables."""
-        found = {row[0] for row in self._transaction.all(_TRIGGERS[self._transaction.dialect_name], {})}
-        return all(found.issuperset(trigger_names(incarnation, table)) for table in MOVED_TABLES)
+    def is_followed(self, incarnation: Incarnation, table: str) -> bool:
+        """Whether every write to the tenant's rows of a table is noted."""
+        return self._triggers().issuperset(trigger_names(incarnation, table))
+
+    def _triggers(self) -> set[str]:
+        return {row[0] for row in self._transaction.all(_TRIGGERS[self._transaction.dialect_name], {})}
 
     def count(self, incarnation: Incarnation, table: str) -> int:
         """How many rows a table has of the tenant."""
@@ -144,13 +147,22 @@ class MoveWriting(MoveReading):
             return True
         raise MoveTaken
 
+    def take_again(self, hold: Hold) -> bool:
+        """Take the tenant's row where it is this move's; whether it is."""
+        taken = {"of": hold.incarnation, "by": hold.operation_id, "new_fence": hold.fence}
+        return bool(self._transaction.run(_TAKE, taken))
+
     def hold(self, hold: Hold) -> None:
         """Hold the row to the end of the transaction. MoveTaken where it is another's."""
         if not self._transaction.run(_HOLD, _held(hold)):
             raise MoveTaken
 
     def stand(self, hold: Hold, state: MoveState, now: Micros) -> None:
-        """Note how the tenant stands from now on, and how high its streams do. MoveTaken."""
+        """Note how the tenant stands from now on, and how high its streams do. MoveTaken.
+
+        On PostgreSQL, it waits shortly for writers that are under way.
+        """
+        self._wait_shortly(STAND_TIMEOUT_MILLIS)
         self._keep_highest(hold)
         if not self._transaction.run(_STAND, {**_held(hold), "new_state": state, "now": now}):
             raise MoveTaken
@@ -168,21 +180,25 @@ class MoveWriting(MoveReading):
     def follow(self, incarnation: Incarnation, table: str) -> None:
         """Note every write to a table's rows of the tenant from now on.
 
-        On PostgreSQL, it waits for those that write to the table, and has other writers wait behind it: one
+        On PostgreSQL, it waits shortly for those that write to the table, and others wait behind it: so one
         table in a transaction.
         """
-        self.unfollow(incarnation, table)
-        for statement in self._statements.triggers(incarnation, table):
-            self._transaction.command(statement)
+        self._wait_shortly(FOLLOW_TIMEOUT_MILLIS)
+        there = self._triggers()
+        for name, made in self._statements.triggers(incarnation, table).items():
+            if name not in there:
+                self._transaction.command(made)
 
     def unfollow(self, incarnation: Incarnation, table: str) -> None:
-        """Note nothing of the table any more."""
-        on = ""
+        """Note nothing of the table any more. On PostgreSQL, readers and writers wait, as for ``follow``."""
+        self._wait_shortly(FOLLOW_TIMEOUT_MILLIS)
+        on = f" ON {table}" if self._transaction.dialect_name == "postgresql" else ""
+        for name in self._triggers().intersection(trigger_names(incarnation, table)):
+            self._transaction.command(f"DROP TRIGGER {name}{on}")
+
+    def _wait_shortly(self, millis: int) -> None:
         if self._transaction.dialect_name == "postgresql":
-            self._transaction.command(f"SET LOCAL lock_timeout = '{FOLLOW_TIMEOUT_MILLIS}ms'")
-            on = f" ON {table}"
-        for name in trigger_names(incarnation, table):
-            self._transaction.command(f"DROP TRIGGER IF EXISTS {name}{on}")
+            self._transaction.command(f"SET LOCAL lock_timeout = '{millis}ms'")
 
     def put(self, table: str, rows: Sequence[Row]) -> None:
         """Write whole rows, over those that are there of the same keys."""

@@ -34,6 +34,7 @@ from tenants.registry.keys import ApiKeys, NewApiKey, Wanted
 from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.operations import Operations
+from tenants.registry.placing import Placing
 from tenants.registry.subjects import Subjects
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.registry.usage import UsageBook
@@ -120,6 +121,7 @@ class Registry(ApiKeys):
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
         self.operations = Operations(engine, entropy=entropy, audit=self.audit)
         self.usage = UsageBook(engine)
+        self.placing = Placing(engine, names=self._shard_names, cache=self._cache)
         self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
 
@@ -134,7 +136,7 @@ class Registry(ApiKeys):
         """
 
         def create(connection: Connection) -> Answer:
-            tenant = self._new_tenant(tenant_id, display_name, now)
+            tenant = self._new_tenant(connection, tenant_id, display_name, now)
             row = rows.kept_tenant(tenant)
             purged = tenants.c.tenant_id == tenant_id, tenants.c.state == TenantState.PURGED
             connection.execute(delete(tenants).where(*purged))
@@ -214,6 +216,10 @@ class Registry(ApiKeys):
 
     # --- credentials ------------------------------------------------------------------------------
 
+    def forget(self, incarnation: Incarnation) -> None:
+        """Have what a tenant's credentials stand for read again, since it may lie on another shard."""
+        self._cache.forget_tenant(incarnation)
+
     def authenticate(self, key: str, now: Micros) -> Caller:
         """Who calls with this API key, enrolment code or device's token.
 
@@ -240,7 +246,7 @@ class Registry(ApiKeys):
             for table in (tenants, api_keys):
                 if connection.execute(select(*table.primary_key).limit(1)).first() is not None:
                     return None
-            tenant = self._new_tenant(FIRST_TENANT_ID, FIRST_TENANT_ID, now)
+            tenant = self._new_tenant(connection, FIRST_TENANT_ID, FIRST_TENANT_ID, now)
             if not insert_new(connection, tenants, rows.kept_tenant(tenant)):
                 return None
             service = self._issue(connection, tenant, Wanted(Role.SERVICE, "first service key"), now)
@@ -249,9 +255,9 @@ class Registry(ApiKeys):
 
     # --- parts ------------------------------------------------------------------------------------
 
-    def _new_tenant(self, tenant_id: str, display_name: str, now: Micros) -> Tenant:
+    def _new_tenant(self, connection: Connection, tenant_id: str, display_name: str, now: Micros) -> Tenant:
         incarnation = Incarnation(str(uuid.UUID(bytes=self._entropy(16), version=4)))
-        shard = place(incarnation, self._shard_names)
+        shard = place(incarnation, self.placing.open_among(connection))
         return Tenant(tenant_id, display_name, incarnation, TenantState.ACTIVE, shard, self._space, now)
 
     def _read_credential(self, parsed: ParsedCredential, digest: bytes, now: Micros) -> Credential | None:

@@ -37,6 +37,7 @@ def tenant(row: Mapping[Any, Any]) -> Tenant:
         purge_at=row.get("purge_at"),
         purge=receipt.from_text(row.get("purge")),
         quotas=quotas.from_text(row.get("quotas")),
+        moving=bool(row.get("moving", False)),
     )
 
 
@@ -66,8 +67,8 @@ def api_key(row: Mapping[Any, Any]) -> ApiKey:
         revoked_at=row["revoked_at"],
         # An answer kept by an older version does not have it.
         across_subjects=row.get("across_subjects", False),
-    )
         scopes=scopes(row) if "scopes" in row else (),
+    )
 
 
 def credential(key: Mapping[Any, Any], its_tenant: Tenant | None) -> Credential:
@@ -78,8 +79,8 @@ def credential(key: Mapping[Any, Any], its_tenant: Tenant | None) -> Credential:
         client_id=ClientId(key["client_id"]),
         tenant=its_tenant,
         across_subjects=key["across_subjects"],
-    )
         scopes=scopes(key),
+    )
     return Credential(caller, key["expires_at"])
 
 
@@ -107,12 +108,12 @@ def kept_device(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: row[name] for name in (*named, *stands)}
 
 
-def subject_columns(subject: Subject, scopes: tuple[str, ...]) -> dict[str, str]:
 def kept_api_key(api_key: ApiKey) -> dict[str, Any]:
     """A key as an answer keeps it; its columns, but for whose it is and its digest."""
     return asdict(api_key) | {"scopes": json.dumps(api_key.scopes, ensure_ascii=False)}
 
 
+def subject_columns(subject: Subject, scopes: tuple[str, ...]) -> dict[str, str]:
     """What enrolments and devices hold of a subject and of scopes."""
     return {
         "subject_kind": subject.kind,

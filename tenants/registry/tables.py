@@ -58,11 +58,21 @@ tenants = Table(
     Column("purge_at", BigInteger),
     Column("purge", Text),
     Column("quotas", Text),
+    Column("moving", Boolean, nullable=False, server_default=false()),
     PrimaryKeyConstraint("tenant_id", name="catalogue_tenants_pk"),
     UniqueConstraint("incarnation", name="catalogue_tenants_by_incarnation"),
 )
 """``forget_policy`` is a JSON array of rules, ``write_settings`` and ``quotas`` a JSON object; each is NULL
-where nothing was said. ``purge`` is the receipt of its purge, a JSON object, once that has begun."""
+where nothing was said. ``purge`` is the receipt of its purge, a JSON object, once that has begun. ``moving``
+is set from a while before it leaves its shard until a while after."""
+
+draining_shards = Table(
+    "catalogue_draining_shards",
+    metadata,
+    Column("name", _BYTE_ORDERED, nullable=False),
+    PrimaryKeyConstraint("name", name="catalogue_draining_shards_pk"),
+)
+"""The shards that no tenant is placed on."""
 
 api_keys = Table(
     "catalogue_api_keys",
@@ -77,6 +87,7 @@ api_keys = Table(
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
     Column("across_subjects", Boolean, nullable=False, server_default=false()),
+    Column("scopes", Text, nullable=False, server_default="[]"),
     PrimaryKeyConstraint("key_id", name="catalogue_api_keys_pk"),
     ForeignKeyConstraint(
         ["incarnation"], ["catalogue_tenants.incarnation"], name="catalogue_api_keys_of_tenant"
@@ -87,7 +98,6 @@ api_keys = Table(
 enrolments = Table(
     "catalogue_enrolments",
     metadata,
-    Column("scopes", Text, nullable=False, server_default="[]"),
     Column("enrolment_id", String(16), nullable=False),
     Column("incarnation", String(36), nullable=False),
     Column("digest", LargeBinary(32), nullable=False),

@@ -100,6 +100,9 @@ def test_none_of_a_quiet_tenants_calls_is_refused_beside_a_flood(serving: Servin
 class Keys:
     """Every key is a device's of the tenant that it names before the dash."""
 
+    def forget(self, _incarnation: Incarnation) -> None:
+        """Nothing is kept."""
+
     def authenticate(self, key: str, _now: Micros) -> Caller:
         name = key.partition("-")[0]
         tenant = Tenant(name, "", Incarnation(name), TenantState.ACTIVE, "shard-0", "space", Micros(0))

@@ -38,6 +38,9 @@ class Devices:
         self.scopes: tuple[str, ...] = ()
         self.looks = 0
 
+    def forget(self, _incarnation: Incarnation) -> None:
+        """Nothing is kept."""
+
     def authenticate(self, key: str, _now: Micros) -> Caller:
         self.looks += 1
         if key in self.revoked:
