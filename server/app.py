@@ -46,10 +46,10 @@ from server.services.registration import Registration
 from server.services.subjects import Subjects
 from server.shard import Shard
 from server.slots import Slots
-from server.turns import TURNS_BESIDE_A_DATABASE, Turns
 from server.snapshots import Snapshots
 from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore
+from server.turns import TURNS_BESIDE_A_DATABASE, Turns
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
 from tenants.operation import Kind

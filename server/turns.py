@@ -1,9 +1,9 @@
 """Turns at the processor: few of the calls at work compute at a time, and tenants alternate.
 
-Python runs one thread at a time, and whoever is ready to run waits for all who are: the thread that takes calls
-in, too, which has four things to do for each. Where 64 handlers compute at once, a call waits before anybody
-knows whose it is for as long as 64 calls take. Where one does, it waits here, in its tenant's turn, and no
-fewer calls are answered.
+Python runs one thread at a time, and whoever is ready to run waits for all who are: the thread that takes
+calls in, too, which has four things to do for each. Where 64 handlers compute at once, a call waits before
+anybody knows whose it is for as long as 64 calls take. Where one does, it waits here, in its tenant's turn,
+and no fewer calls are answered.
 
 A call that waits for something else, a commit or a model, leaves its turn to others meanwhile. One that
 computes, or waits for a database, for long loses it: it goes on, but another begins.

@@ -1,8 +1,8 @@
 """An embedder that tenants take turns at, portion by portion.
 
-Whoever embeds much waits between its portions while another tenant's texts are embedded, so that one query is
-never behind a whole batch of somebody else's. What is embedded in no tenant's call, such as long work on tenants,
-has turns like one tenant, all of it together.
+Whoever embeds much waits between its portions while another tenant's texts are embedded, so that one query
+is never behind a whole batch of somebody else's. What is embedded in no tenant's call, such as long work on
+tenants, has turns like one tenant, all of it together.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from server.turns import Turns
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an embedder takes: so many calls at once, and in each so many texts and, but for the first text, so
-    many characters."""
+    """What an embedder takes: so many calls at once, and in each so many texts and, but for the first text,
+    so many characters."""
 
     at_once: int = 1
     texts: int = 16
@@ -37,14 +37,14 @@ SHARES: Mapping[str, Share] = MappingProxyType(
         "openai": Share(at_once=8, texts=128, characters=sys.maxsize),
     }
 )
-"""By embedder. In ``lite`` 16 sentences take 17 ms, and larger batches are no faster; nor are two at once. The
-worker of ``e5`` takes four texts at a time, in 0.13 s. Over HTTP as many as the endpoint takes at once, and a
-request holds."""
+"""By embedder. In ``lite`` 16 sentences take 17 ms, and larger batches are no faster; nor are two at once.
+The worker of ``e5`` takes four texts at a time, in 0.13 s. Over HTTP as many as the endpoint takes at once,
+and a request holds."""
 
 
 class FairEmbedder:
-    """An Embedder before another one. ``turns`` knows whose call a thread is at, and another call has its turn at
-    the processor meanwhile."""
+    """An Embedder before another one. ``turns`` knows whose call a thread is at, and another call has its
+    turn at the processor meanwhile."""
 
     def __init__(self, embedder: Embedder, turns: Turns, share: Share) -> None:
         self._embedder, self._turns, self._share = embedder, turns, share

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
@@ -47,6 +48,10 @@ Aside = Callable[[], AbstractContextManager[None]]
 
 MAX_BATCH = 64
 """Units in one transaction: behind it the gain of sharing a commit is flat, and the first one waits."""
+MIN_BATCH = 8
+BATCH_SECONDS = 0.02
+"""How long a transaction's units run together, or four times as long as its commit takes: more of them share it
+no better, and whoever comes meanwhile waits for all."""
 MAX_QUEUE = 1024
 """Units that wait; the server's handler threads are fewer, so that only a stalled disk fills it. Then it is
 the tenant with most of them that is refused."""
@@ -79,9 +84,9 @@ class Committer:
         self._transactions = transactions
         self._aside = aside
         self._limits = limits
-        self._max_batch = max_batch
         self._max_queue = max_queue
         self._queue: FairQueue[_Job] = FairQueue(max_queue)
+        self._pace = _Pace(max_batch)
         self._gathered = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="scrubjay-committer", daemon=True)
@@ -147,7 +152,7 @@ class Committer:
                     self._gathered.wait()
                 if not self._queue:
                     return batch
-                while len(batch) < self._max_batch and (job := self._queue.take()) is not None:
+                while len(batch) < self._pace.units and (job := self._queue.take()) is not None:
                     if job.answer.set_running_or_notify_cancel():
                         batch.append(job)
             return batch
@@ -155,8 +160,12 @@ class Committer:
     def _commit(self, batch: Sequence[_Job]) -> dict[_Job, BaseException]:
         """Run the batch in one transaction; the error of each job that failed."""
         try:
+            began = time.monotonic()
             with self._transactions.begin() as transaction:
-                return _run_units(transaction, batch, self._limits)
+                errors = _run_units(transaction, batch, self._limits)
+                ran = time.monotonic()
+            self._pace.learn(len(batch), ran - began, time.monotonic() - ran)
+            return errors
         except Exception as error:
             _logger.warning("a transaction of %d writes failed", len(batch), exc_info=error)
             return {job: StorageUnavailable() for job in batch}
@@ -170,6 +179,20 @@ class Committer:
                 job.answer.set_exception(errors[job])
             else:
                 job.answer.set_result(job.result)
+
+
+class _Pace:
+    """How many units the next transaction takes, by how long the last ones ran."""
+
+    def __init__(self, max_batch: int) -> None:
+        self._max_batch = max_batch
+        self.units = max_batch
+
+    def learn(self, count: int, units_seconds: float, commit_seconds: float) -> None:
+        """So many units ran for so long, and their commit took so long."""
+        together = max(BATCH_SECONDS, 4 * commit_seconds)
+        fit = round(count * together / max(units_seconds, 1e-6))
+        self.units = min(max(fit, MIN_BATCH, self.units // 2), 2 * self.units, self._max_batch)
 
 
 def _call(hooks: Iterable[Callable[[], object]]) -> None:

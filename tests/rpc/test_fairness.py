@@ -18,6 +18,7 @@ from scrubjay.channel import from_rpc_error
 from scrubjay.errors import ServerBusy
 from scrubjay.memory import ClientId, Micros, Subject
 from server.config import Settings
+from server.ending import Ending
 from server.interceptors import Door
 from server.services import sync_service
 from server.slots import Slots
@@ -125,18 +126,23 @@ class Slow:
         return lambda *_given: None
 
 
+def served(stack: ExitStack, slots: Slots, service: object) -> str:
+    """Where a server of that service serves, until the stack is closed."""
+    pool = stack.enter_context(ThreadPoolExecutor(slots.threads))
+    server = grpc.server(pool, maximum_concurrent_rpcs=slots.calls)
+    descriptor = v1.sync_service_pb2.DESCRIPTOR.services_by_name["SyncService"]
+    door = Door(Keys(), sync_service.ALLOWED, slots)
+    server.add_generic_rpc_handlers((door.handlers(descriptor, service),))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    stack.callback(lambda: server.stop(None).wait())
+    return address
+
+
 def test_slow_calls_of_one_tenant_leave_slots_to_others_and_are_refused_first() -> None:
     slots, slow = Slots(handlers=4, queued=16, streams=1), Slow()
     with ExitStack() as stack:
-        server = grpc.server(
-            stack.enter_context(ThreadPoolExecutor(slots.threads)), maximum_concurrent_rpcs=slots.calls
-        )
-        descriptor = v1.sync_service_pb2.DESCRIPTOR.services_by_name["SyncService"]
-        door = Door(Keys(), sync_service.ALLOWED, slots)
-        server.add_generic_rpc_handlers((door.handlers(descriptor, slow),))
-        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-        server.start()
-        stack.callback(lambda: server.stop(None).wait())
+        address = served(stack, slots, slow)
         stack.callback(slow.go.set)
 
         def sync(key: str) -> v1.SyncResponse:
@@ -156,3 +162,38 @@ def test_slow_calls_of_one_tenant_leave_slots_to_others_and_are_refused_first() 
             error = from_rpc_error(caught.value)
             assert (type(error), error.retry_after_seconds) == (ServerBusy, ServerBusy.retry_after_seconds)
         assert all(call.result(20) == v1.SyncResponse() for call in {*flood} - {*refused})
+
+
+class Watched:
+    """A service whose streams send once and then go on until they are let."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def watch(
+        self, _request: v1.WatchRequest, _caller: Caller, _ending: Ending
+    ) -> Iterator[v1.WatchResponse]:
+        yield v1.WatchResponse()
+        assert self.go.wait(20)
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *_given: None
+
+
+def test_one_tenants_streams_leave_some_to_others() -> None:
+    slots, watched = Slots(handlers=4, queued=4, streams=4), Watched()
+    with ExitStack() as stack:
+        address = served(stack, slots, watched)
+        stack.callback(watched.go.set)
+
+        def watch(key: str) -> v1.WatchResponse:
+            channel = stack.enter_context(connect(address, key))
+            return next(v1.SyncServiceStub(channel).Watch(v1.WatchRequest(), timeout=20))
+
+        for number in range(4):
+            watch(f"flooding-{number}")
+        with pytest.raises(grpc.RpcError) as caught:
+            watch("flooding-4")
+        error = from_rpc_error(caught.value)
+        assert (type(error), error.retry_after_seconds) == (ServerBusy, ServerBusy.retry_after_seconds)
+        assert watch("quiet-0") == v1.WatchResponse()

@@ -83,8 +83,8 @@ def test_a_wait_gives_its_handler_slot_to_others_and_takes_one_back(slots: Slots
 @pytest.mark.usefixtures("handled")
 def test_too_many_waits_are_refused(slots: Slots) -> None:
     with ExitStack() as stack:
-        stack.enter_context(slots.stream())
-        stack.enter_context(slots.stream())
+        stack.enter_context(slots.stream(ACME))
+        stack.enter_context(slots.stream(ACME))
         with pytest.raises(ServerBusy), Patience(slots, Call(), ACME).waiting():
             raise AssertionError("it waits all the same")
     with Patience(slots, Call(), ACME).waiting():

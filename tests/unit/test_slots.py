@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from scrubjay.errors import ServerBusy
-from server.slots import HandlerSlots
+from server.slots import HandlerSlots, StreamSlots
 
 PATIENCE = 10
 
@@ -129,3 +130,19 @@ def test_a_slot_that_was_lent_is_had_again_at_once_whoever_waits(calls: Calls) -
     calls.begin("acme", "acme", "other", "third", "third")
     calls.end("other")
     calls.begin("acme", "acme", "other", "third", "third", "acme")
+
+
+def test_a_tenant_has_its_own_streams_and_leaves_the_rest_to_others() -> None:
+    slots = StreamSlots(3, 2)
+    with ExitStack() as open_ones:
+        mine = open_ones.enter_context(ExitStack())
+        for _ in range(2):
+            mine.enter_context(slots.taken("acme"))
+        with pytest.raises(ServerBusy, match="2 streams"), slots.taken("acme"):
+            raise AssertionError("it is taken all the same")
+        open_ones.enter_context(slots.taken("other"))
+        with pytest.raises(ServerBusy, match="more streams"), slots.taken("third"):
+            raise AssertionError("it is taken all the same")
+        mine.close()
+        with slots.taken("third"), slots.taken("acme"):
+            pass
