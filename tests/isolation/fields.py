@@ -132,6 +132,8 @@ TAKES: dict[str, Kind] = {
     "shard": Kind.TEXT,
     "space": Kind.TEXT,
     "place": Kind.TEXT,
+    "from_day": Kind.TEXT,
+    "to_day": Kind.TEXT,
 }
 
 _SKIPPED = {

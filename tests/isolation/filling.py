@@ -11,17 +11,19 @@ from sqlalchemy import Engine
 
 from scrubjay import v1
 from scrubjay.feed import open_page
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, id_bytes, new_memory_id
-from scrubjay.operation import NO_ID, Operation, OperationKind, derived_id, encode, next_chain
+from scrubjay.memory import MemoryId, Micros, id_bytes, new_memory_id
+from scrubjay.operation import derived_id, next_chain
 from scrubjay.stamp import ReplicaId, Stamp
 from tenants.registry.tables import operations
 from tests.isolation.fields import Kind
 from tests.isolation.home import ADMIN, ALICE, DEVICE, SERVICE, WEB, Home
-from tests.isolation.known import Known, fresh_id, request_id, set_operation
+from tests.isolation.known import Known, create_operation, fresh_id, request_id, set_operation
 from tests.isolation.lines import RPCS
 
-COMMON_ID = fresh_id()
-"""The id of a memory that every tenant has."""
+COMMON_IDS = [fresh_id() for _ in range(3)]
+"""The ids of memories that every tenant has."""
+COMMON_PENDING = fresh_id()
+"""The id of a memory that no tenant has yet, and that a device of each edited."""
 EXPIRED = Timestamp(seconds=1)
 
 
@@ -70,7 +72,10 @@ def _memories(home: Home) -> None:
         for text in texts
     ]
     given += [
-        v1.Memory(id=COMMON_ID, **ALICE, content=f"{canary} has this id too."),
+        *(
+            v1.Memory(id=each, **ALICE, content=f"{canary} too. My sister Anna Berg lives in Lisbon.")
+            for each in COMMON_IDS
+        ),
         v1.Memory(
             user_id=about[Kind.USER], content=f"{canary} of one user. My brother Bo Lund lives in Oslo."
         ),
@@ -152,19 +157,15 @@ def _devices(home: Home) -> None:
 def _synced(home: Home) -> None:
     """The device sends up a memory, and takes down all that is there."""
     replica = ReplicaId(os.urandom(16))
-    stamp = Stamp(1_700_000_000_000 << 16, replica)
-    memory = Memory(
-        MemoryId(fresh_id()),
-        f"{home.known.canary} was written offline.",
-        Micros(1_700_000_000_000_000),
-        user_id="alice",
-        owner_client_id=ClientId("phone"),
-    )
-    encoded = encode(Operation(NO_ID, memory.id, OperationKind.CREATE, stamp, memory), replica)
-    early = set_operation(fresh_id())
+    memory_id = fresh_id()
+    encoded = create_operation(memory_id, f"{home.known.canary} was written offline.")
+    early = set_operation(COMMON_PENDING)
     batch = v1.Batch(operations=[encoded, early])
-    touch = v1.Touch(memory_id=id_bytes(memory.id), total=3, last_access_at=EXPIRED)
-    asked = v1.SyncRequest(protocol=1, replica_id=replica, first_number=1, batch=batch, touches=[touch])
+    touches = [
+        v1.Touch(memory_id=id_bytes(MemoryId(each)), total=3, last_access_at=EXPIRED)
+        for each in (memory_id, *COMMON_IDS)
+    ]
+    asked = v1.SyncRequest(protocol=1, replica_id=replica, first_number=1, batch=batch, touches=touches)
     asked.include_digest = True
     synced = home.sync("Sync", asked)
     assert isinstance(synced, v1.SyncResponse)
@@ -232,7 +233,9 @@ def _tokens(home: Home) -> None:
         "MemoryService/ListRelations": (SERVICE, v1.ListRelationsRequest(**ALICE, page_size=1)),
         "MemoryService/Forget": (SERVICE, v1.ForgetRequest(**ALICE, validate_only=True, page_size=1)),
         "MemoryService/ListOperations": (SERVICE, v1.ListOperationsRequest(page_size=1)),
+        "TenantAdminService/ListApiKeys": (ADMIN, v1.ListApiKeysRequest(**tenant, page_size=1)),
         "TenantAdminService/ListDevices": (ADMIN, v1.ListDevicesRequest(**tenant, page_size=1)),
+        "TenantAdminService/GetUsage": (ADMIN, v1.GetUsageRequest(**tenant, page_size=1)),
         "TenantAdminService/ListAuditEvents": (ADMIN, v1.ListAuditEventsRequest(**tenant, page_size=1)),
         "TenantAdminService/ListTenantOperations": (
             ADMIN,

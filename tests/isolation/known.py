@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from scrubjay import v1
 from scrubjay.feed import pack, seal_page
-from scrubjay.memory import MemoryId, Micros, new_memory_id
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, new_memory_id
 from scrubjay.merge import Write
 from scrubjay.operation import NO_ID, Operation, OperationKind, encode
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp
@@ -112,6 +112,21 @@ def set_operation(memory_id: str) -> bytes:
     return encode(
         Operation(NO_ID, MemoryId(memory_id), OperationKind.SET, stamp, None, (write,)), ReplicaId(bytes(16))
     )
+
+
+def create_operation(memory_id: str, content: str) -> bytes:
+    """A device's create of this memory of alice, under a stamp of its own."""
+    replica = ReplicaId(os.urandom(16))
+    stamp = Stamp(1_700_000_000_000 << 16, replica)
+    memory = Memory(
+        MemoryId(memory_id),
+        content,
+        Micros(1_700_000_000_000_000),
+        user_id="alice",
+        owner_client_id=ClientId("phone"),
+    )
+    operation = Operation(NO_ID, memory.id, OperationKind.CREATE, stamp, memory)
+    return encode(operation, ReplicaId(bytes(16)))
 
 
 def page_of(memory_id: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from scrubjay import v1
-from tests.isolation.filling import COMMON_ID
+from tests.isolation.filling import COMMON_IDS
 from tests.isolation.home import ADMIN, ALICE, DEVICE, SERVICE, Home
 from tests.isolation.requests import LATE
 from tests.isolation.walk import look_for, shape
@@ -15,8 +15,8 @@ def reads(home: Home) -> dict[str, tuple[str, str, Message]]:
     """What is asked, each under a name of its own: who asks, which RPC, with what."""
     expired = v1.ForgetRequest(**ALICE, validate_only=True)
     asked: dict[str, tuple[str, str, Message]] = {
-        "common id": (SERVICE, "MemoryService/Get", v1.GetRequest(id=COMMON_ID)),
-        "common ids": (SERVICE, "MemoryService/BatchGet", v1.BatchGetRequest(ids=[COMMON_ID])),
+        "common id": (SERVICE, "MemoryService/Get", v1.GetRequest(id=COMMON_IDS[0])),
+        "common ids": (SERVICE, "MemoryService/BatchGet", v1.BatchGetRequest(ids=COMMON_IDS)),
         "list": (SERVICE, "MemoryService/List", v1.ListRequest(**ALICE)),
         "search": (SERVICE, "MemoryService/Search", v1.SearchRequest(**ALICE, query="Anna", explain=True)),
         "search of all": (
@@ -36,7 +36,7 @@ def reads(home: Home) -> dict[str, tuple[str, str, Message]]:
         "history of the common id": (
             SERVICE,
             "MemoryService/History",
-            v1.HistoryRequest(memory_id=COMMON_ID),
+            v1.HistoryRequest(memory_id=COMMON_IDS[0]),
         ),
         "to forget": (SERVICE, "MemoryService/Forget", expired),
         "to forget of all": (SERVICE, "MemoryService/Forget", v1.ForgetRequest(validate_only=True)),

@@ -287,6 +287,7 @@ ROWS: dict[str, list[Row]] = {
     "TenantAdminService/CreateApiKey": admins(
         lambda home: v1.CreateApiKeyRequest(**home.tenant, role=v1.ROLE_READER)
     ),
+    "TenantAdminService/ListApiKeys": admins(lambda home: v1.ListApiKeysRequest(**home.tenant, page_size=1)),
     "TenantAdminService/RotateApiKey": admins(
         lambda home: v1.RotateApiKeyRequest(**home.tenant, key_id=home.key().api_key.key_id)
     ),
@@ -306,6 +307,7 @@ ROWS: dict[str, list[Row]] = {
     "TenantAdminService/EraseSubject": admins(
         lambda home: v1.EraseSubjectRequest(**home.tenant, user_id=home.nobody())
     ),
+    "TenantAdminService/GetUsage": admins(lambda home: v1.GetUsageRequest(**home.tenant, page_size=1)),
     "TenantAdminService/ListAuditEvents": admins(
         lambda home: v1.ListAuditEventsRequest(**home.tenant, page_size=1)
     ),
@@ -322,6 +324,15 @@ ROWS: dict[str, list[Row]] = {
     "TenantAdminService/WaitTenantOperation": admins(
         lambda home: v1.WaitTenantOperationRequest(operation_id=tenant_job_of(home), timeout=NO_TIME)
     ),
+    "TenantAdminService/MoveTenant": [
+        replace(row, refused=row.refused or "there is no such shard")
+        for row in platform(lambda home: v1.MoveTenantRequest(**home.tenant, shard="elsewhere"))
+    ],
+    "TenantAdminService/ListShards": platform(lambda home: v1.ListShardsRequest()),
+    "TenantAdminService/DrainShard": [
+        replace(row, refused=row.refused or "there is no such shard")
+        for row in platform(lambda home: v1.DrainShardRequest(shard="elsewhere"))
+    ],
     "TenantAdminService/VerifyAuditEvents": platform(lambda home: v1.VerifyAuditEventsRequest()),
 }
 

@@ -115,5 +115,5 @@ def test_what_a_life_was_given_opens_nothing_in_the_next(world: World, home: Hom
 def test_what_goes_takes_nothing_of_others(world: World, home: Home, clock: Clock) -> None:
     lives = world.lives()
     stored = stored_of(world.settings, lives)
-    leave(home, clock)
+    leave(home, clock, world.marks())
     assert stored_of(world.settings, lives) == stored

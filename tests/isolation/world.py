@@ -30,10 +30,12 @@ from server.store.tables import metadata as shard_tables
 from tenants.registry.tables import metadata as catalogue_tables
 from tests.chat_server import ChatServer
 from tests.isolation.fields import Kind
-from tests.isolation.filling import filled
-from tests.isolation.home import ALICE, Home
-from tests.isolation.known import Known
+from tests.isolation.filling import COMMON_IDS, COMMON_PENDING, filled
+from tests.isolation.home import ALICE, DEVICE, PLATFORM, SERVICE, Home
+from tests.isolation.known import Known, create_operation, set_operation
 from tests.isolation.reads import told
+from tests.isolation.requests import sending
+from tests.isolation.walk import look_for
 
 AHEAD = purging.SETTLED_MICROS * 2
 """How far the server's clock runs ahead once lives were purged; it never goes back."""
@@ -133,12 +135,30 @@ def served(world: World, clock: Clock | None = None) -> Iterator[Home]:
         yield Home(world.home, channel, world.platform)
 
 
-def leave(home: Home, clock: Clock) -> None:
-    """All of home goes, in every way in which anything can go: nothing of others may."""
-    home.memories("DeleteAll", v1.DeleteAllRequest(user_id="bob"))
-    home.memories("Forget", v1.ForgetRequest(**ALICE))
-    home.govern("EraseSubject", v1.EraseSubjectRequest(**home.tenant, **ALICE))
-    home.govern("DeleteTenant", v1.DeleteTenantRequest(**home.tenant, grace_days=0))
+def leave(home: Home, clock: Clock, marks: set[bytes]) -> None:
+    """All of home goes, in every way in which anything can go: nothing of others may, or be told.
+
+    Raises Found.
+    """
+    changed, living, *_ = COMMON_IDS
+    again = v1.UpdateRequest(memory=v1.Memory(id=changed, content="My brother Bo Lund lives in Oslo."))
+    again.update_mask.paths.append("content")
+    made = create_operation(COMMON_PENDING, "This was edited before.")
+    for caller, name, request in (
+        (SERVICE, "MemoryService/Update", again),
+        (SERVICE, "MemoryService/Delete", v1.DeleteRequest(id=changed)),
+        (SERVICE, "MemoryService/Restore", v1.RestoreRequest(memory_id=changed)),
+        (DEVICE, "SyncService/Sync", sending(home, batch=v1.Batch(operations=[made]))),
+        (DEVICE, "SyncService/Sync", sending(home, batch=v1.Batch(operations=[set_operation(living)]))),
+        (SERVICE, "MemoryService/Forget", v1.ForgetRequest(**ALICE)),
+        (SERVICE, "MemoryService/DeleteAll", v1.DeleteAllRequest(user_id="bob")),
+        (PLATFORM, "TenantAdminService/EraseSubject", v1.EraseSubjectRequest(**home.tenant, **ALICE)),
+        (PLATFORM, "TenantAdminService/DeleteTenant", v1.DeleteTenantRequest(**home.tenant, grace_days=0)),
+    ):
+        came = home.call(caller, name, request)
+        if caller != PLATFORM:  # who is told the tenant's settings, with names that it was made to take
+            look_for(f"leaving by {name}", came.whole, marks)
+        assert came.ok, (name, came.code, came.message)
     clock.ahead += AHEAD
     until_purged(home)
 
