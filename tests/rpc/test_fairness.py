@@ -186,14 +186,17 @@ def test_one_tenants_streams_leave_some_to_others() -> None:
         address = served(stack, slots, watched)
         stack.callback(watched.go.set)
 
-        def watch(key: str) -> v1.WatchResponse:
+        def watch(key: str) -> Iterator[v1.WatchResponse]:
             channel = stack.enter_context(connect(address, key))
-            return next(v1.SyncServiceStub(channel).Watch(v1.WatchRequest(), timeout=20))
+            stream: Iterator[v1.WatchResponse] = v1.SyncServiceStub(channel).Watch(
+                v1.WatchRequest(), timeout=20
+            )
+            assert next(stream) == v1.WatchResponse()
+            return stream
 
-        for number in range(4):
-            watch(f"flooding-{number}")
+        streams = [watch(f"flooding-{number}") for number in range(4)]
         with pytest.raises(grpc.RpcError) as caught:
             watch("flooding-4")
         error = from_rpc_error(caught.value)
         assert (type(error), error.retry_after_seconds) == (ServerBusy, ServerBusy.retry_after_seconds)
-        assert watch("quiet-0") == v1.WatchResponse()
+        streams.append(watch("quiet-0"))
