@@ -241,7 +241,7 @@ def test_a_credential_is_looked_at_now_and_then_and_not_with_every_response(
     monkeypatch.setattr(interceptors, "time", clock)
     running.service.says = lambda _ending: iter([v1.WatchResponse()] * 100)
     assert len(list(running.watch())) == 100
-    assert running.devices.looks == 2 + 3, "a key that calls for the first time is looked at to know whose it is"
+    assert running.devices.looks == 2 + 3, "a new key is looked at twice: first for whose it is"
 
 
 def _signs_of_life(ending: Ending) -> Iterator[v1.WatchResponse]:
