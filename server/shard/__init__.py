@@ -9,10 +9,11 @@ from server.shard.entities import ShardEntities
 from server.shard.erasing import ShardErasing
 from server.shard.exporting import ShardExporting
 from server.shard.finding import ShardFinding
+from server.shard.importing import ShardImporting
 from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
-from server.shard.parts import Request
 from server.shard.moving import ShardMoving
+from server.shard.parts import Request
 from server.shard.purging import ShardPurging
 from server.shard.sync import ShardSync
 
@@ -28,6 +29,7 @@ class Shard(
     ShardEntities,
     ShardErasing,
     ShardExporting,
-):
+    ShardImporting,
     ShardMoving,
+):
     """One shard's memories."""
