@@ -9,7 +9,6 @@ from server.shard.entities import ShardEntities
 from server.shard.erasing import ShardErasing
 from server.shard.exporting import ShardExporting
 from server.shard.finding import ShardFinding
-from server.shard.importing import ShardImporting
 from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.moving import ShardMoving
@@ -29,7 +28,6 @@ class Shard(
     ShardEntities,
     ShardErasing,
     ShardExporting,
-    ShardImporting,
     ShardMoving,
 ):
     """One shard's memories."""
