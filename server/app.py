@@ -27,8 +27,12 @@ from server.index.cache import StreamCache
 from server.index.hnsw import hnsw_available
 from server.index.shelf import Shelf
 from server.interceptors import TRANSPORT_BYTES, Door
+from server.operations import moving
 from server.operations.conductor import Conductor, Plan
+from server.operations.draining import Drainer
+from server.operations.moving import Mover
 from server.operations.workers import Workers
+from server.passage import Passage
 from server.periodic import Periodic
 from server.providers.chat import ChatModel
 from server.providers.embedder import Embedder, open_embedder
@@ -144,14 +148,18 @@ class App:
             work = {ADD: memories.carry_out}
             workers = Workers([*shards.values()], registry.living, work, clock, jobs_added)
             stack.enter_context(closing(workers))
-            plans: dict[Kind, Plan] = {}
+            passage = Passage(shards, registry.living)
+            mover = Mover(shards, registry.placing, registry.living, passage, clock)
+            drainer = Drainer(shards, registry, clock, begun)
+            stack.enter_context(closing(Periodic("moves", moving.INTERVAL_SECONDS, mover.follow)))
+            plans: dict[Kind, Plan] = {Kind.MOVE: mover.plan(), Kind.DRAIN: drainer.plan()}
             conductor = Conductor(registry.operations, registry.living, plans, clock, begun)
             stack.enter_context(closing(conductor))
             subjects = Subjects(router, eraser, clock)
             services = (
                 memories,
                 sync_service.SyncService(router, embedders, secret, clock, registration, snapshots),
-                tenant_service.TenantAdminService(registry, secret, clock, subjects, begun),
+                tenant_service.TenantAdminService(registry, secret, clock, subjects, begun, shards),
             )
             slots = Slots(
                 handlers=settings.handler_threads,
@@ -161,7 +169,7 @@ class App:
             )
             limits = CallLimits(settings.shard_calls_per_second)
             waiting = memory_service.WAITING | tenant_service.WAITING
-            door = Door(registry, ALLOWED, slots, waiting, limits, registry.usage.counter)
+            door = Door(registry, ALLOWED, slots, waiting, limits, registry.usage.counter, passage)
             self.address = _serve(
                 settings, credentials, door, slots, services, embedders.new.space.semantic, stack
             )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from tenants import device_commands, key_commands, operation_commands, tenant_commands
+from tenants import device_commands, key_commands, operation_commands, shard_commands, tenant_commands
 from tenants.audit_command import audit
+from tenants.cli import CommandGroup
 from tenants.subject_commands import erase_subject, export_subject
 from tenants.usage_command import usage
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="Tenants, their API keys and their devices.",
     no_args_is_help=True,
     add_completion=False,
@@ -19,6 +21,7 @@ tenant_commands.add_commands(app)
 key_commands.add_commands(app)
 device_commands.add_commands(app)
 operation_commands.add_commands(app)
+shard_commands.add_commands(app)
 app.command("export-subject")(export_subject)
 app.command("erase-subject")(erase_subject)
 app.command("audit")(audit)

@@ -15,7 +15,7 @@ def check_own(caller: Caller, tenant_id: str) -> None:
     if caller.tenant is None:
         return
     if not tenant_id:
-        raise RoleNotAllowed("only a platform admin may make or revoke a platform admin's key")
+        raise RoleNotAllowed("only a platform admin may make, see or end a platform admin's key")
     if tenant_id != caller.tenant.tenant_id:
         raise TenantNotFound(tenant_id)
 

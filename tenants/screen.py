@@ -223,6 +223,17 @@ def _done(operation: v1.LongRunningOperation) -> str:
     return f"{operation.done_count}{of}{rate}"
 
 
+def list_of_shards(shards: Iterable[v1.Shard]) -> Table:
+    """A line for each."""
+    table = _columns("shard", "database", "tenants", "memories", "bytes", "")
+    for each in shards:
+        kind = v1.ShardKind.Name(each.kind).removeprefix("SHARD_KIND_")
+        held = (str(each.memory_count), str(each.byte_count)) if each.reachable else ("?", "?")
+        stands = [word for word, so in (("away", not each.reachable), ("drained", each.draining)) if so]
+        _add(table, each.name, kind, str(each.tenant_count), *held, ", ".join(stands))
+    return table
+
+
 def list_of_events(events: Iterable[v1.AuditEvent]) -> Table:
     """A line for each."""
     table = _columns("no.", "when", "who", "what", "tenant", "on", "outcome", "detail")

@@ -12,10 +12,10 @@ from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, quotas, write_settings
 from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
-from tenants.operation_door import OperationDoor
 from tenants.ownership import check_own, request_key
 from tenants.page_token import seal, unseal
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
+from tenants.shard_door import ShardDoor
 from tenants.states import DEFAULT_GRACE_DAYS
 from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.usage_door import UsageDoor
@@ -49,6 +49,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/UndeleteTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/GetUsage": TENANT_ADMINS,
         f"{_SERVICE}/CreateApiKey": TENANT_ADMINS,
+        f"{_SERVICE}/ListApiKeys": TENANT_ADMINS,
         f"{_SERVICE}/RotateApiKey": TENANT_ADMINS,
         f"{_SERVICE}/RevokeApiKey": TENANT_ADMINS,
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
@@ -60,6 +61,9 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/ListTenantOperations": TENANT_ADMINS,
         f"{_SERVICE}/CancelTenantOperation": TENANT_ADMINS,
         f"{_SERVICE}/WaitTenantOperation": TENANT_ADMINS,
+        f"{_SERVICE}/MoveTenant": PLATFORM_ADMINS,
+        f"{_SERVICE}/ListShards": PLATFORM_ADMINS,
+        f"{_SERVICE}/DrainShard": PLATFORM_ADMINS,
         f"{_SERVICE}/ListAuditEvents": TENANT_ADMINS,
         f"{_SERVICE}/VerifyAuditEvents": PLATFORM_ADMINS,
     }
@@ -69,7 +73,7 @@ WAITING = frozenset({f"{_SERVICE}/WaitTenantOperation"})
 """The RPCs that may wait for work that takes long."""
 
 
-class TenantAdminService(UsageDoor, OperationDoor):
+class TenantAdminService(UsageDoor, ShardDoor):
     """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.
@@ -219,6 +223,23 @@ class TenantAdminService(UsageDoor, OperationDoor):
             request=request_key(request.request_id, caller),
         )
         return v1.CreateApiKeyResponse(api_key=api_key_message(made.api_key), secret=made.secret)
+
+    def list_api_keys(self, request: v1.ListApiKeysRequest, caller: Caller) -> v1.ListApiKeysResponse:
+        """Raises InvalidField, RoleNotAllowed, TenantNotFound."""
+        check(tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None)
+        check_own(caller, request.tenant_id)
+        size, whose = page_limit(request.page_size), request.tenant_id or None
+        life = "" if whose is None else self._registry.get_tenant(whose).incarnation
+        purpose, after = f"keys of {life}", ""
+        if request.page_token:
+            (after,) = unseal(self._secret, purpose, request.page_token, (str,))
+        found = self._registry.list_api_keys(whose, size + 1, after)
+        page = fitting(map(api_key_message, found[:size]))
+        more = len(found) > len(page)
+        return v1.ListApiKeysResponse(
+            api_keys=page,
+            next_page_token=seal(self._secret, purpose, (page[-1].key_id,)) if more else "",
+        )
 
     @audited
     def rotate_api_key(self, request: v1.RotateApiKeyRequest, caller: Caller) -> v1.RotateApiKeyResponse:

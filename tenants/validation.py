@@ -4,6 +4,9 @@ wrong, if anything; the others raise InvalidField."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
@@ -25,19 +28,21 @@ DEFAULT_PAGE = 100
 MAX_PAGE = 1000
 """A page of 1 000 tenants or devices is some 300 KB; gRPC refuses messages past 4 MB."""
 MAX_PAGE_BYTES = 3 * 1024 * 1024
-"""Where a page of tenants ends even if more was asked for: each may have many long rules."""
+"""Where a page of tenants or keys ends even if more was asked for: each may have many long rules."""
 MAX_SCOPES = 32
 """Each is compared with the scope of every memory that a device is sent."""
 
+Row = TypeVar("Row", bound=Message)
 
-def fitting(tenants: Iterable[v1.Tenant]) -> list[v1.Tenant]:
+
+def fitting(rows: Iterable[Row]) -> list[Row]:
     """As many of the first ones as a page may hold, at least one."""
-    total, page = 0, list[v1.Tenant]()
-    for tenant in tenants:
-        total += tenant.ByteSize()
+    total, page = 0, list[Row]()
+    for row in rows:
+        total += row.ByteSize()
         if page and total > MAX_PAGE_BYTES:
             break
-        page.append(tenant)
+        page.append(row)
     return page
 
 

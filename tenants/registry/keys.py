@@ -124,6 +124,16 @@ class ApiKeys:
             answer = once(connection, self.audit, asked, create)
         return self._new_api_key(rows.api_key(answer["api_key"]), bytes.fromhex(answer["seed"]))
 
+    def list_api_keys(self, tenant_id: str | None, limit: int, after: str = "") -> list[ApiKey]:
+        """At most ``limit`` keys of this tenant, or of the platform where ``tenant_id`` is None, with ids
+        greater than ``after``, by id, those that have ended too. Raises TenantNotFound."""
+        with self._engine.begin() as connection:
+            tenant = None if tenant_id is None else rows.read_tenant(connection, tenant_id)
+            life = None if tenant is None else tenant.incarnation
+            theirs = select(api_keys).where(api_keys.c.incarnation == life, api_keys.c.key_id > after)
+            found = connection.execute(theirs.order_by(api_keys.c.key_id).limit(limit)).mappings()
+            return [rows.api_key({**row, "tenant_id": tenant_id}) for row in found]
+
     def rotate_api_key(
         self,
         tenant_id: str | None,

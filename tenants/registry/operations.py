@@ -71,11 +71,6 @@ class Operations:
 
         return self._once(_method(kind), None, asked, now, request, made)
 
-    def check_free(self, shard: str) -> None:
-        """Raise OperationUnderWay where an operation has the shard for itself."""
-        with self._engine.begin() as connection:
-            check_alone(connection, f"shard/{shard}")
-
     def get(self, operation_id: str, incarnation: Incarnation | None = None) -> TenantOperation:
         """An operation, of this life of a tenant or of any. Raises OperationNotFound."""
         ours = () if incarnation is None else (operations.c.incarnation == incarnation,)

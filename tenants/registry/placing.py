@@ -6,9 +6,13 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, Engine, delete, func, select, update
 
+from scrubjay.memory import Micros
 from tenants.credential_cache import CredentialCache
 from tenants.placement import place
 from tenants.registry import rows
+from tenants.registry.audit import AuditLog
+from tenants.registry.once import Answer, Asked, RequestKey, once
+from tenants.registry.operations import check_alone
 from tenants.registry.tables import draining_shards, insert_new, operations, tenants
 from tenants.tenant import Incarnation, Tenant, TenantState
 
@@ -19,10 +23,13 @@ class Placing:
     What is changed is known to this process when its method returns, to others within the cache's seconds.
     """
 
-    def __init__(self, engine: Engine, *, names: Iterable[str], cache: CredentialCache) -> None:
+    def __init__(
+        self, engine: Engine, *, names: Iterable[str], cache: CredentialCache, audit: AuditLog
+    ) -> None:
         self._engine = engine
         self.names = frozenset(names)
         self._cache = cache
+        self._audit = audit
 
     def open_among(self, connection: Connection) -> frozenset[str]:
         """The shards that tenants may be placed on."""
@@ -54,6 +61,18 @@ class Placing:
         """Place tenants on the shard again."""
         with self._engine.begin() as connection:
             connection.execute(delete(draining_shards).where(draining_shards.c.name == shard))
+
+    def undo_drain(self, shard: str, *, now: Micros, request: RequestKey) -> None:
+        """The same, asked for after it was drained. Raises OperationUnderWay, RequestIdReused."""
+
+        def undone(connection: Connection) -> Answer:
+            check_alone(connection, f"shard/{shard}")
+            connection.execute(delete(draining_shards).where(draining_shards.c.name == shard))
+            return {}
+
+        asked = Asked("drain_shard", None, [{"shard": shard, "undo": True}], now, request, f"{shard}, undone")
+        with self._engine.begin() as connection:
+            once(connection, self._audit, asked, undone)
 
     def counts(self) -> dict[str, int]:
         """How many tenants lie on each shard, those that were deleted and not purged among them."""

@@ -121,7 +121,7 @@ class Registry(ApiKeys):
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
         self.operations = Operations(engine, entropy=entropy, audit=self.audit)
         self.usage = UsageBook(engine)
-        self.placing = Placing(engine, names=self._shard_names, cache=self._cache)
+        self.placing = Placing(engine, names=self._shard_names, cache=self._cache, audit=self.audit)
         self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)
         self.devices = Devices(engine, pepper=pepper, cache=self._cache, entropy=entropy, audit=self.audit)
 

@@ -94,7 +94,7 @@ READS = (
         "ListRelations",
     ),
     *("History", "Watch", "GetOperation", "ListOperations", "Sync", "Snapshot", "Vectors", "GetTenant"),
-    *("GetUsage", "ListTenants", "ListDevices", "ListAuditEvents", "ExportSubject"),
+    *("GetUsage", "ListTenants", "ListApiKeys", "ListDevices", "ListAuditEvents", "ExportSubject"),
 )
 """What is asked first, for what its answers give out."""
 
@@ -289,6 +289,7 @@ def _of_admins(lab: Laboratory) -> dict[str, list[Message]]:
         "CreateApiKey": [
             v1.CreateApiKeyRequest(**other, role=v1.ROLE_READER, expires_at=LATE, client_id="a")
         ],
+        "ListApiKeys": [v1.ListApiKeysRequest(**name, page_size=1)],
         "RotateApiKey": [v1.RotateApiKeyRequest(**name, key_id=key_id, overlap_seconds=60)],
         "RevokeApiKey": [v1.RevokeApiKeyRequest(**other, key_id=key_id)],
         "CreateEnrolment": [v1.CreateEnrolmentRequest(**other, user_id="alice", scopes=["work"])],
@@ -302,6 +303,9 @@ def _of_admins(lab: Laboratory) -> dict[str, list[Message]]:
         "WaitTenantOperation": [
             v1.WaitTenantOperationRequest(operation_id=str(lab.given["id"][0]), timeout=Duration(nanos=1))
         ],
+        "MoveTenant": [v1.MoveTenantRequest(**other, shard="elsewhere")],
+        "ListShards": [v1.ListShardsRequest()],
+        "DrainShard": [v1.DrainShardRequest(shard="elsewhere")],
         "ListAuditEvents": [v1.ListAuditEventsRequest(**name, page_size=1)],
         "VerifyAuditEvents": [v1.VerifyAuditEventsRequest()],
     }

@@ -198,7 +198,16 @@ def test_every_rpc_that_writes_has_a_request_id() -> None:
         *("Get", "BatchGet", "List", "Search", "ExplainMiss", "Context", "History", "Watch"),
         *("GetOperation", "ListOperations", "WaitOperation", "ListEntities", "ListRelations"),
         *("GetTenantOperation", "ListTenantOperations", "WaitTenantOperation"),
-        *("GetTenant", "GetUsage", "ListTenants", "ListDevices", "ListAuditEvents", "VerifyAuditEvents"),
+        *(
+            "GetTenant",
+            "GetUsage",
+            "ListTenants",
+            "ListApiKeys",
+            "ListDevices",
+            "ListShards",
+            "ListAuditEvents",
+            "VerifyAuditEvents",
+        ),
         "ExportSubject",
     }
     assert without == reading

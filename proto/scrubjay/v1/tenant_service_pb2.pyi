@@ -92,6 +92,30 @@ ROLE_DEVICE: Role.ValueType  # 5
 """Syncs one subject's memories. Comes from an enrolment; no API key has it."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
+class _ShardKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ShardKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ShardKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SHARD_KIND_UNSPECIFIED: _ShardKind.ValueType  # 0
+    """Not set."""
+    SHARD_KIND_SQLITE: _ShardKind.ValueType  # 1
+    """A SQLite file, which one server has for itself."""
+    SHARD_KIND_POSTGRESQL: _ShardKind.ValueType  # 2
+    """A PostgreSQL database."""
+
+class ShardKind(_ShardKind, metaclass=_ShardKindEnumTypeWrapper):
+    """What a shard's database is."""
+
+SHARD_KIND_UNSPECIFIED: ShardKind.ValueType  # 0
+"""Not set."""
+SHARD_KIND_SQLITE: ShardKind.ValueType  # 1
+"""A SQLite file, which one server has for itself."""
+SHARD_KIND_POSTGRESQL: ShardKind.ValueType  # 2
+"""A PostgreSQL database."""
+Global___ShardKind: _TypeAlias = ShardKind  # noqa: Y015
+
 @_typing.final
 class ForgetRule(_message.Message):
     """Which memories go because nobody uses them. Each call of Search or Get that counts, and each change of
@@ -1127,6 +1151,64 @@ class CreateApiKeyResponse(_message.Message):
 Global___CreateApiKeyResponse: _TypeAlias = CreateApiKeyResponse  # noqa: Y015
 
 @_typing.final
+class ListApiKeysRequest(_message.Message):
+    """Request of ListApiKeys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant the keys belong to. Empty: the platform admins' keys, which only they may see."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000. Default 100."""
+    page_token: _builtins.str
+    """The next_page_token of the page before."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListApiKeysRequest: _TypeAlias = ListApiKeysRequest  # noqa: Y015
+
+@_typing.final
+class ListApiKeysResponse(_message.Message):
+    """Response of ListApiKeys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    API_KEYS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def api_keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___ApiKey]:
+        """The keys without their secrets, by key_id."""
+
+    def __init__(
+        self,
+        *,
+        api_keys: _abc.Iterable[Global___ApiKey] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_keys", b"api_keys", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListApiKeysResponse: _TypeAlias = ListApiKeysResponse  # noqa: Y015
+
+@_typing.final
 class RotateApiKeyRequest(_message.Message):
     """Request of RotateApiKey."""
 
@@ -1889,6 +1971,172 @@ class TenantOperationResult(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    MOVE_TENANT_FIELD_NUMBER: _builtins.int
+    DRAIN_SHARD_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def move_tenant(self) -> Global___MoveTenantResult:
+        """Of MoveTenant."""
+
+    @_builtins.property
+    def drain_shard(self) -> Global___DrainShardResult:
+        """Of DrainShard."""
+
+    def __init__(
+        self,
+        *,
+        move_tenant: Global___MoveTenantResult | None = ...,
+        drain_shard: Global___DrainShardResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "result", b"result"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "result", b"result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["move_tenant", "drain_shard"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+
+Global___TenantOperationResult: _TypeAlias = TenantOperationResult  # noqa: Y015
+
+@_typing.final
+class MoveTenantRequest(_message.Message):
+    """Request of MoveTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant."""
+    shard: _builtins.str
+    """The name of the shard that it goes to. Empty: one of the others."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        shard: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "shard", b"shard", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveTenantRequest: _TypeAlias = MoveTenantRequest  # noqa: Y015
+
+@_typing.final
+class MoveTenantResponse(_message.Message):
+    """Response of MoveTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """The move, which has only begun."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveTenantResponse: _TypeAlias = MoveTenantResponse  # noqa: Y015
+
+@_typing.final
+class MoveTenantResult(_message.Message):
+    """What came of a move."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_SHARD_FIELD_NUMBER: _builtins.int
+    TO_SHARD_FIELD_NUMBER: _builtins.int
+    ROW_COUNT_FIELD_NUMBER: _builtins.int
+    WRITE_PAUSE_MILLIS_FIELD_NUMBER: _builtins.int
+    from_shard: _builtins.str
+    """Where the tenant was."""
+    to_shard: _builtins.str
+    """Where it is."""
+    row_count: _builtins.int
+    """How many rows were left behind and deleted there."""
+    write_pause_millis: _builtins.int
+    """How long writes waited, in milliseconds, where one server saw all of it; else 0."""
+    def __init__(
+        self,
+        *,
+        from_shard: _builtins.str = ...,
+        to_shard: _builtins.str = ...,
+        row_count: _builtins.int = ...,
+        write_pause_millis: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_shard", b"from_shard", "row_count", b"row_count", "to_shard", b"to_shard", "write_pause_millis", b"write_pause_millis"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MoveTenantResult: _TypeAlias = MoveTenantResult  # noqa: Y015
+
+@_typing.final
+class Shard(_message.Message):
+    """A database that tenants' memories lie in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    REACHABLE_FIELD_NUMBER: _builtins.int
+    TENANT_COUNT_FIELD_NUMBER: _builtins.int
+    MEMORY_COUNT_FIELD_NUMBER: _builtins.int
+    BYTE_COUNT_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name, by its place in SCRUBJAY_SHARDS: shard-0 is the first."""
+    kind: Global___ShardKind.ValueType
+    """What it is."""
+    reachable: _builtins.bool
+    """Whether its database answers this server now. Where it does not, memory_count and byte_count are 0."""
+    tenant_count: _builtins.int
+    """How many tenants lie there, those that were deleted and not purged yet among them."""
+    memory_count: _builtins.int
+    """How many memories live there."""
+    byte_count: _builtins.int
+    """How many bytes they and their history count as against quotas."""
+    draining: _builtins.bool
+    """No tenant is placed there."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: Global___ShardKind.ValueType = ...,
+        reachable: _builtins.bool = ...,
+        tenant_count: _builtins.int = ...,
+        memory_count: _builtins.int = ...,
+        byte_count: _builtins.int = ...,
+        draining: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["byte_count", b"byte_count", "draining", b"draining", "kind", b"kind", "memory_count", b"memory_count", "name", b"name", "reachable", b"reachable", "tenant_count", b"tenant_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Shard: _TypeAlias = Shard  # noqa: Y015
+
+@_typing.final
+class ListShardsRequest(_message.Message):
+    """Request of ListShards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
     def __init__(
         self,
     ) -> None: ...
@@ -1898,7 +2146,111 @@ class TenantOperationResult(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___TenantOperationResult: _TypeAlias = TenantOperationResult  # noqa: Y015
+Global___ListShardsRequest: _TypeAlias = ListShardsRequest  # noqa: Y015
+
+@_typing.final
+class ListShardsResponse(_message.Message):
+    """Response of ListShards."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedCompositeFieldContainer[Global___Shard]:
+        """All of them."""
+
+    def __init__(
+        self,
+        *,
+        shards: _abc.Iterable[Global___Shard] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shards", b"shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListShardsResponse: _TypeAlias = ListShardsResponse  # noqa: Y015
+
+@_typing.final
+class DrainShardRequest(_message.Message):
+    """Request of DrainShard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    UNDO_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    shard: _builtins.str
+    """The shard's name."""
+    undo: _builtins.bool
+    """Let tenants be placed there again, after it was drained. No operation begins."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        shard: _builtins.str = ...,
+        undo: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "shard", b"shard", "undo", b"undo"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainShardRequest: _TypeAlias = DrainShardRequest  # noqa: Y015
+
+@_typing.final
+class DrainShardResponse(_message.Message):
+    """Response of DrainShard."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """The drain, which has only begun."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainShardResponse: _TypeAlias = DrainShardResponse  # noqa: Y015
+
+@_typing.final
+class DrainShardResult(_message.Message):
+    """What came of a drain."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MOVED_COUNT_FIELD_NUMBER: _builtins.int
+    LEFT_COUNT_FIELD_NUMBER: _builtins.int
+    moved_count: _builtins.int
+    """How many tenants were moved."""
+    left_count: _builtins.int
+    """How many are there still: those that were deleted, until they are purged, and those whose moves failed."""
+    def __init__(
+        self,
+        *,
+        moved_count: _builtins.int = ...,
+        left_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left_count", b"left_count", "moved_count", b"moved_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainShardResult: _TypeAlias = DrainShardResult  # noqa: Y015
 
 @_typing.final
 class GetTenantOperationRequest(_message.Message):

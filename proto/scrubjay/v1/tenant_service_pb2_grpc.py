@@ -85,6 +85,11 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyResponse.FromString,
                 _registered_method=True)
+        self.ListApiKeys = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ListApiKeys',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListApiKeysRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListApiKeysResponse.FromString,
+                _registered_method=True)
         self.RotateApiKey = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/RotateApiKey',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyRequest.SerializeToString,
@@ -139,6 +144,21 @@ class TenantAdminServiceStub(object):
                 '/scrubjay.v1.TenantAdminService/WaitTenantOperation',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationResponse.FromString,
+                _registered_method=True)
+        self.MoveTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/MoveTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.MoveTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.MoveTenantResponse.FromString,
+                _registered_method=True)
+        self.ListShards = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ListShards',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListShardsRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListShardsResponse.FromString,
+                _registered_method=True)
+        self.DrainShard = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/DrainShard',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.DrainShardRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.DrainShardResponse.FromString,
                 _registered_method=True)
         self.ListAuditEvents = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/ListAuditEvents',
@@ -229,6 +249,14 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListApiKeys(self, request, context):
+        """Returns the keys of a tenant, or of the platform, by id, in pages: those that have ended too, and no
+        secret. Platform admins, and the tenant's own admins.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RotateApiKey(self, request, context):
         """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
         admins.
@@ -313,6 +341,27 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MoveTenant(self, request, context):
+        """Moves a tenant to another shard while it serves: a long operation. Only for admins of the platform.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListShards(self, request, context):
+        """Lists the shards, and how they stand. Only for admins of the platform.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DrainShard(self, request, context):
+        """Moves all tenants off a shard, and places no more there: a long operation. Only for admins of the platform.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListAuditEvents(self, request, context):
         """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins.
         """
@@ -381,6 +430,11 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyResponse.SerializeToString,
             ),
+            'ListApiKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListApiKeys,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListApiKeysRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListApiKeysResponse.SerializeToString,
+            ),
             'RotateApiKey': grpc.unary_unary_rpc_method_handler(
                     servicer.RotateApiKey,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.RotateApiKeyRequest.FromString,
@@ -435,6 +489,21 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.WaitTenantOperation,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationResponse.SerializeToString,
+            ),
+            'MoveTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.MoveTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.MoveTenantResponse.SerializeToString,
+            ),
+            'ListShards': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListShards,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListShardsRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ListShardsResponse.SerializeToString,
+            ),
+            'DrainShard': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainShard,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.DrainShardRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.DrainShardResponse.SerializeToString,
             ),
             'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
                     servicer.ListAuditEvents,
@@ -718,6 +787,33 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/CreateApiKey',
             scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.CreateApiKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListApiKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ListApiKeys',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListApiKeysRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListApiKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1015,6 +1111,87 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/WaitTenantOperation',
             scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.WaitTenantOperationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/MoveTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.MoveTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.MoveTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListShards(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ListShards',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListShardsRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ListShardsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainShard(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/DrainShard',
+            scrubjay_dot_v1_dot_tenant__service__pb2.DrainShardRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.DrainShardResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,10 @@ class TenantAdminServiceStub:
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
     """
+    ListApiKeys: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListApiKeysRequest, _tenant_service_pb2.ListApiKeysResponse]
+    """Returns the keys of a tenant, or of the platform, by id, in pages: those that have ended too, and no
+    secret. Platform admins, and the tenant's own admins.
+    """
     RotateApiKey: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.RotateApiKeyRequest, _tenant_service_pb2.RotateApiKeyResponse]
     """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
     admins.
@@ -95,6 +99,12 @@ class TenantAdminServiceStub:
     """Has a long operation take back what it did. Platform admins, and the tenant's own admins."""
     WaitTenantOperation: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.WaitTenantOperationRequest, _tenant_service_pb2.WaitTenantOperationResponse]
     """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins."""
+    MoveTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.MoveTenantRequest, _tenant_service_pb2.MoveTenantResponse]
+    """Moves a tenant to another shard while it serves: a long operation. Only for admins of the platform."""
+    ListShards: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListShardsRequest, _tenant_service_pb2.ListShardsResponse]
+    """Lists the shards, and how they stand. Only for admins of the platform."""
+    DrainShard: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.DrainShardRequest, _tenant_service_pb2.DrainShardResponse]
+    """Moves all tenants off a shard, and places no more there: a long operation. Only for admins of the platform."""
     ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]
     """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
     VerifyAuditEvents: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]
@@ -133,6 +143,10 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
     own admins.
     """
+    ListApiKeys: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListApiKeysRequest, _tenant_service_pb2.ListApiKeysResponse]  # type: ignore[assignment]
+    """Returns the keys of a tenant, or of the platform, by id, in pages: those that have ended too, and no
+    secret. Platform admins, and the tenant's own admins.
+    """
     RotateApiKey: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.RotateApiKeyRequest, _tenant_service_pb2.RotateApiKeyResponse]  # type: ignore[assignment]
     """Makes a key in place of another, which stays good for a while. Platform admins, and the tenant's own
     admins.
@@ -169,6 +183,12 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     """Has a long operation take back what it did. Platform admins, and the tenant's own admins."""
     WaitTenantOperation: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.WaitTenantOperationRequest, _tenant_service_pb2.WaitTenantOperationResponse]  # type: ignore[assignment]
     """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins."""
+    MoveTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.MoveTenantRequest, _tenant_service_pb2.MoveTenantResponse]  # type: ignore[assignment]
+    """Moves a tenant to another shard while it serves: a long operation. Only for admins of the platform."""
+    ListShards: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListShardsRequest, _tenant_service_pb2.ListShardsResponse]  # type: ignore[assignment]
+    """Lists the shards, and how they stand. Only for admins of the platform."""
+    DrainShard: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.DrainShardRequest, _tenant_service_pb2.DrainShardResponse]  # type: ignore[assignment]
+    """Moves all tenants off a shard, and places no more there: a long operation. Only for admins of the platform."""
     ListAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ListAuditEventsRequest, _tenant_service_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
     """Returns what admins did, newest first, in pages. Platform admins, and the tenant's own admins."""
     VerifyAuditEvents: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.VerifyAuditEventsRequest, _tenant_service_pb2.VerifyAuditEventsResponse]  # type: ignore[assignment]
@@ -263,6 +283,16 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.CreateApiKeyResponse, _abc.Awaitable[_tenant_service_pb2.CreateApiKeyResponse]]:
         """Makes a key; its secret is in this response and nowhere else. Platform admins, and the tenant's
         own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ListApiKeys(
+        self,
+        request: _tenant_service_pb2.ListApiKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ListApiKeysResponse, _abc.Awaitable[_tenant_service_pb2.ListApiKeysResponse]]:
+        """Returns the keys of a tenant, or of the platform, by id, in pages: those that have ended too, and no
+        secret. Platform admins, and the tenant's own admins.
         """
 
     @_abc_1.abstractmethod
@@ -366,6 +396,30 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_tenant_service_pb2.WaitTenantOperationResponse, _abc.Awaitable[_tenant_service_pb2.WaitTenantOperationResponse]]:
         """Returns once a long operation has ended, or the time is over. Platform admins, and the tenant's own admins."""
+
+    @_abc_1.abstractmethod
+    def MoveTenant(
+        self,
+        request: _tenant_service_pb2.MoveTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.MoveTenantResponse, _abc.Awaitable[_tenant_service_pb2.MoveTenantResponse]]:
+        """Moves a tenant to another shard while it serves: a long operation. Only for admins of the platform."""
+
+    @_abc_1.abstractmethod
+    def ListShards(
+        self,
+        request: _tenant_service_pb2.ListShardsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ListShardsResponse, _abc.Awaitable[_tenant_service_pb2.ListShardsResponse]]:
+        """Lists the shards, and how they stand. Only for admins of the platform."""
+
+    @_abc_1.abstractmethod
+    def DrainShard(
+        self,
+        request: _tenant_service_pb2.DrainShardRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.DrainShardResponse, _abc.Awaitable[_tenant_service_pb2.DrainShardResponse]]:
+        """Moves all tenants off a shard, and places no more there: a long operation. Only for admins of the platform."""
 
     @_abc_1.abstractmethod
     def ListAuditEvents(
