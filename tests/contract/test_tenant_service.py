@@ -371,6 +371,41 @@ def test_pages_of_devices_join_and_belong_to_one_tenant(
         service.list_devices(request, PLATFORM)
 
 
+def test_pages_of_keys_join_hold_no_secret_and_belong_to_one_owner(
+    service: TenantAdminService, acme_admin: Caller
+) -> None:
+    def listed(request: v1.ListApiKeysRequest, caller: Caller) -> tuple[list[v1.ApiKey], int]:
+        pages = [service.list_api_keys(request, caller)]
+        while pages[-1].next_page_token:
+            request.page_token = pages[-1].next_page_token
+            pages.append(service.list_api_keys(request, caller))
+        return [key for page in pages for key in page.api_keys], len(pages)
+
+    def made(**fields: Any) -> v1.CreateApiKeyResponse:
+        return service.create_api_key(v1.CreateApiKeyRequest(**fields), PLATFORM)
+
+    before, _ = listed(v1.ListApiKeysRequest(tenant_id="acme"), PLATFORM)
+    mine = [made(role=v1.ROLE_SERVICE, tenant_id="acme", display_name=f"key {n}") for n in range(3)]
+    ended = service.revoke_api_key(
+        v1.RevokeApiKeyRequest(tenant_id="acme", key_id=mine[0].api_key.key_id), PLATFORM
+    ).api_key
+    platforms = made(role=v1.ROLE_PLATFORM_ADMIN)
+    expected = [*before, ended, *(each.api_key for each in mine[1:])]
+    found, pages = listed(v1.ListApiKeysRequest(tenant_id="acme", page_size=2), acme_admin)
+    assert found == sorted(expected, key=lambda key: key.key_id)
+    assert pages == (len(expected) + 1) // 2
+    told = repr(found)
+    assert not [each for each in mine if each.secret in told or each.secret.split("_")[3] in told]
+    assert platforms.api_key in listed(v1.ListApiKeysRequest(), PLATFORM)[0]
+    with pytest.raises(RoleNotAllowed):
+        service.list_api_keys(v1.ListApiKeysRequest(), acme_admin)
+    token = service.list_api_keys(v1.ListApiKeysRequest(tenant_id="acme", page_size=1), acme_admin)
+    for other in ("rival", ""):
+        foreign = v1.ListApiKeysRequest(tenant_id=other, page_token=token.next_page_token)
+        with pytest.raises(InvalidField, match="page_token"):
+            service.list_api_keys(foreign, PLATFORM)
+
+
 def test_another_tenants_device_is_byte_for_byte_an_unknown_one(
     service: TenantAdminService, registry: Registry, acme_admin: Caller
 ) -> None:
@@ -563,6 +598,9 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         lambda service, tenant_id, caller: service.create_api_key(
             v1.CreateApiKeyRequest(tenant_id=tenant_id, role=v1.ROLE_SERVICE), caller
         ),
+        lambda service, tenant_id, caller: service.list_api_keys(
+            v1.ListApiKeysRequest(tenant_id=tenant_id), caller
+        ),
         lambda service, tenant_id, caller: service.rotate_api_key(
             v1.RotateApiKeyRequest(tenant_id=tenant_id, key_id="0000000000000000"), caller
         ),
@@ -587,6 +625,7 @@ def test_a_purged_tenants_id_is_given_again_and_nothing_of_it_is_left(
         "get_tenant",
         "update_tenant",
         "create_api_key",
+        "list_api_keys",
         "rotate_api_key",
         "revoke_api_key",
         "create_enrolment",
@@ -653,6 +692,7 @@ def test_every_rpc_has_a_policy_and_only_admins_are_let_in() -> None:
         "UpdateTenant",
         "GetUsage",
         "CreateApiKey",
+        "ListApiKeys",
         "RotateApiKey",
         "RevokeApiKey",
         "CreateEnrolment",
@@ -776,6 +816,9 @@ LONG = "x" * 257
         (enrolment_request(expires_at=Timestamp(seconds=2**40)), ["expires_at"]),
         (enrolment_request(expires_at=Timestamp(seconds=NOW // 1_000_000)), ["expires_at"]),
         (enrolment_request(expires_at=Timestamp(seconds=NOW // 1_000_000 + 31 * 86_400)), ["expires_at"]),
+        (v1.ListApiKeysRequest(tenant_id="A"), ["tenant_id"]),
+        (v1.ListApiKeysRequest(page_size=1001, **TENANT), ["page_size"]),
+        (v1.ListApiKeysRequest(page_token=seal(SECRET, "tenants", ("a",)), **TENANT), ["page_token"]),
         (v1.ListDevicesRequest(), ["tenant_id"]),
         (v1.ListDevicesRequest(page_size=1001, **TENANT), ["page_size"]),
         (v1.ListDevicesRequest(page_token=seal(SECRET, "tenants", ("a",)), **TENANT), ["page_token"]),
@@ -809,6 +852,7 @@ def test_a_wrong_field_is_named_with_what_would_be_right(
         v1.DeleteTenantRequest: service.delete_tenant,
         v1.UndeleteTenantRequest: service.undelete_tenant,
         v1.CreateApiKeyRequest: service.create_api_key,
+        v1.ListApiKeysRequest: service.list_api_keys,
         v1.RotateApiKeyRequest: service.rotate_api_key,
         v1.RevokeApiKeyRequest: service.revoke_api_key,
         v1.CreateEnrolmentRequest: service.create_enrolment,

@@ -34,6 +34,7 @@ DEVICES_CALLS = {"RefreshToken", "Sync", "Snapshot", "Watch", "Reconcile", "Reof
 ADMINS_CALLS = {
     "GetTenant",
     "CreateApiKey",
+    "ListApiKeys",
     "RevokeApiKey",
     "CreateEnrolment",
     "ListDevices",
