@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from scrubjay import v1
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, admin
+from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, Target, admin
 from tenants.screen import list_of_events, printable, show
 
 AUDIT_PAGE = 1000
@@ -46,7 +46,7 @@ def _every_event(stub: v1.TenantAdminServiceStub, tenant_id: str, size: int) -> 
         yield from page.events
 
 
-def _verify(server: str, api_key: str) -> None:
+def _verify(server: Target, api_key: str) -> None:
     request, count, faults, part = v1.VerifyAuditEventsRequest(), 0, list[str](), None
     with admin(server, api_key) as stub:
         while part is None or not part.at_end:

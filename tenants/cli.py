@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from scrubjay import v1
+from scrubjay.tls import NO_FILES, TlsFiles
 from tenants.screen import printable
 
-LOCAL_SERVER = "localhost:7437"
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server's host:port, and the files of TLS that it is called with."""
+
+    address: str
+    tls: TlsFiles = NO_FILES
+
+    def __str__(self) -> str:
+        return self.address
+
+
+def _target(given: str | Target) -> Target:
+    return given if isinstance(given, Target) else Target(given)
+
+
+def _with_files(context: typer.Context, given: Target) -> Target:
+    return replace(given, tls=context.ensure_object(TlsFiles))
+
+
+LOCAL_SERVER = Target("localhost:7437")
 
 TenantId = Annotated[str, typer.Argument(help="The tenant.")]
 Owner = Annotated[str, typer.Option("--tenant", help="The key's tenant. A platform admin's key has none.")]
 KeyId = Annotated[str, typer.Argument(help="The key's id, the part between 'sj_live_' and the next '_'.")]
 TenantOption = Annotated[str, typer.Option("--tenant", help="The device's tenant.")]
-Server = Annotated[str, typer.Option(envvar="SCRUBJAY_SERVER", help="host:port of the server.")]
+Server = Annotated[
+    Target,
+    typer.Option(
+        parser=_target,
+        metavar="HOST:PORT",
+        callback=_with_files,
+        envvar="SCRUBJAY_SERVER",
+        help="host:port of the server.",
+    ),
+]
 AdminKey = Annotated[str, typer.Option("--api-key", envvar="SCRUBJAY_ADMIN_KEY", help="An admin's key.")]
 Confirm = Annotated[
     str | None, typer.Option(help="The id again, for scripts. Without it, you are asked to type it.")
@@ -25,15 +59,63 @@ Confirm = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+class CommandGroup(TyperGroup):
+    """Commands that all take the files of TLS, which end in the server that they speak to."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        files = typer.Typer(add_completion=False)
+        files.command()(_take_files)
+        for command in self.commands.values():
+            command.params += typer.main.get_command(files).params
+
+
+def _take_file(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> None:
+    if path is not None and option.name is not None:
+        context.obj = replace(context.ensure_object(TlsFiles), **{option.name: path})
+
+
+def _quiet(verbosity: str) -> None:
+    """What gRPC itself writes of a handshake that failed would stand beside what is said of it here."""
+    os.putenv("GRPC_VERBOSITY", verbosity)
+
+
+def _file(name: str, text: str) -> Any:
+    return typer.Option(
+        name,
+        envvar=f"SCRUBJAY_{name.lstrip('-').upper()}",
+        help=text,
+        metavar="FILE",
+        callback=_take_file,
+        expose_value=False,
+        is_eager=True,
+    )
+
+
+def _take_files(
+    ca: Annotated[
+        Path | None, _file("--ca", "PEM file of the authorities that are trusted. Default: the system's.")
+    ] = None,
+    cert: Annotated[
+        Path | None, _file("--cert", "PEM file of your certificate, for a server that asks for one.")
+    ] = None,
+    key: Annotated[Path | None, _file("--key", "PEM file of its key.")] = None,
+    grpc_verbosity: Annotated[
+        str, typer.Option(envvar="GRPC_VERBOSITY", hidden=True, callback=_quiet, expose_value=False)
+    ] = "NONE",
+) -> None:
+    """Its parameters are each command's; they end in the context."""
+
+
 @contextmanager
-def admin(server: str, api_key: str) -> Iterator[v1.TenantAdminServiceStub]:
+def admin(server: Target, api_key: str) -> Iterator[v1.TenantAdminServiceStub]:
     """A stub for the calls of one command; what goes wrong ends the command with one line."""
     import grpc  # here, so that --help does not wait for it
 
     from scrubjay.channel import connect, from_rpc_error
 
     try:
-        with connect(server, api_key) as channel:
+        with connect(server.address, api_key, **server.tls.read()) as channel:
             yield v1.TenantAdminServiceStub(channel)
     except ValueError as error:
         fail(str(error))
