@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
@@ -29,7 +30,7 @@ def audit(
 ) -> None:
     """Show what admins did, newest first; or check the log of it."""
     if verify:
-        _verify(server, api_key)
+        _verify(server, api_key, as_json)
         return
     with admin(server, api_key) as stub:
         events = list(islice(_every_event(stub, tenant, min(limit, AUDIT_PAGE)), limit))
@@ -46,7 +47,7 @@ def _every_event(stub: v1.TenantAdminServiceStub, tenant_id: str, size: int) -> 
         yield from page.events
 
 
-def _verify(server: Target, api_key: str) -> None:
+def _verify(server: Target, api_key: str, as_json: bool) -> None:
     request, count, faults, part = v1.VerifyAuditEventsRequest(), 0, list[str](), None
     with admin(server, api_key) as stub:
         while part is None or not part.at_end:
@@ -54,8 +55,12 @@ def _verify(server: Target, api_key: str) -> None:
             request.after_number = part.last_number
             count += part.checked_count
             faults += part.faults
+    digest = part.last_digest.hex()
     for fault in faults:
         typer.echo(f"error: {printable(fault)}", err=True)
+    if as_json:
+        typer.echo(json.dumps({"checked_count": count, "faults": faults, "last_digest": digest}, indent=2))
+    elif not faults:
+        typer.echo(f"{count} events, all as they were written; digest of the last: {digest}")
     if faults:
         raise typer.Exit(1)
-    typer.echo(f"{count} events, all as they were written; digest of the last: {part.last_digest.hex()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +11,9 @@ import typer
 
 from scrubjay import v1
 from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, KeyId, Owner, Server, admin
-from tenants.screen import key_table, rotation_table, show
+from tenants.screen import key_table, list_of_keys, rotation_table, show
+
+PAGE = 1000
 
 
 class RoleName(StrEnum):
@@ -26,6 +29,7 @@ def add_commands(app: typer.Typer) -> None:
     """Give the app these commands."""
     for name, command in (
         ("create-key", create_key),
+        ("list-keys", list_keys),
         ("rotate-key", rotate_key),
         ("revoke-key", revoke_key),
     ):
@@ -66,6 +70,15 @@ def create_key(
         typer.echo(f"Keep this key; it is not shown again:\n{answer.secret}")
 
 
+def list_keys(
+    api_key: AdminKey, tenant: Owner = "", server: Server = LOCAL_SERVER, as_json: AsJson = False
+) -> None:
+    """Show the keys of a tenant, or of the platform, those that have ended too."""
+    with admin(server, api_key) as stub:
+        keys = list(_every_key(stub, tenant))
+    show(keys, list_of_keys(keys), as_json)
+
+
 def rotate_key(
     key_id: KeyId,
     api_key: AdminKey,
@@ -98,3 +111,13 @@ def revoke_key(
     with admin(server, api_key) as stub:
         answer = stub.RevokeApiKey(v1.RevokeApiKeyRequest(tenant_id=tenant, key_id=key_id))
     show(answer.api_key, key_table(answer.api_key), as_json)
+
+
+def _every_key(stub: v1.TenantAdminServiceStub, tenant_id: str) -> Iterator[v1.ApiKey]:
+    request = v1.ListApiKeysRequest(tenant_id=tenant_id, page_size=PAGE)
+    page = stub.ListApiKeys(request)
+    yield from page.api_keys
+    while page.next_page_token:
+        request.page_token = page.next_page_token
+        page = stub.ListApiKeys(request)
+        yield from page.api_keys

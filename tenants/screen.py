@@ -131,6 +131,18 @@ def key_table(key: v1.ApiKey) -> Table:
     )
 
 
+def list_of_keys(keys: Iterable[v1.ApiKey]) -> Table:
+    """A line for each."""
+    table = _columns("key id", "name", "role", "client", "scopes", "made", "expires", "revoked")
+    for each in keys:
+        role, reaches = v1.Role.Name(each.role).removeprefix("ROLE_"), ", ".join(each.scopes) or "all"
+        expires = _time(each.expires_at) if each.HasField("expires_at") else "never"
+        revoked = _time(each.revoked_at) if each.HasField("revoked_at") else "no"
+        names = (each.key_id, each.display_name, role, each.client_id, reaches)
+        _add(table, *names, _time(each.created_at), expires, revoked)
+    return table
+
+
 def rotation_table(rotated: v1.RotateApiKeyResponse) -> Table:
     """All of the new key, and when the old one ends."""
     table = key_table(rotated.api_key)

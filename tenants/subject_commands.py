@@ -27,9 +27,9 @@ from tenants.screen import erasure_table, show
 ERASING_SECONDS = 3600
 """How long a command waits: a shard's file is rewritten meanwhile."""
 
-UserId = Annotated[str, typer.Option(help="The user.")]
-AgentId = Annotated[str, typer.Option(help="The agent, for memories without a user.")]
-RunId = Annotated[str, typer.Option(help="The run, for memories without a user and an agent.")]
+UserId = Annotated[str, typer.Option("--user", help="The user.")]
+AgentId = Annotated[str, typer.Option("--agent", help="The agent, for memories without a user.")]
+RunId = Annotated[str, typer.Option("--run", help="The run, for memories without a user and an agent.")]
 
 
 def export_subject(

@@ -249,18 +249,18 @@ def run(serving: Serving, *words: str, typed: str = "") -> Result:
 def test_the_commands_export_and_erase(serving: Serving) -> None:
     serving.dev.add("Likes tea.", "喜欢茶。")
     enrolled(serving)
-    shown = run(serving, "export-subject", "dev", "--user-id", "alice")
+    shown = run(serving, "export-subject", "dev", "--user", "alice")
     assert shown.exit_code == 0, shown.output
     lines = shown.stdout.splitlines()
     assert json.loads(lines[-1])["counts"] == {"device": 1, "history": 2, "memory": 2}
     assert "喜欢茶。" in shown.stdout
-    wrong = run(serving, "erase-subject", "dev", "--user-id", "alice", typed="bob\n")
+    wrong = run(serving, "erase-subject", "dev", "--user", "alice", typed="bob\n")
     assert (wrong.exit_code, len(serving.dev.found("tea"))) == (1, 2)
-    erased = run(serving, "erase-subject", "dev", "--user-id", "alice", typed="alice\n")
+    erased = run(serving, "erase-subject", "dev", "--user", "alice", typed="alice\n")
     assert erased.exit_code == 0, erased.output
     assert all(text in erased.stdout for text in ("2 memories", "phone ("))
     assert serving.dev.found("tea") == []
-    again = run(serving, "erase-subject", "dev", "--user-id", "alice", "--confirm", "alice", "--json")
+    again = run(serving, "erase-subject", "dev", "--user", "alice", "--confirm", "alice", "--json")
     assert json.loads(again.stdout)["receipt"]["finished_at"]
     nobody = run(serving, "erase-subject", "dev")
     assert nobody.exit_code == 1
@@ -269,6 +269,6 @@ def test_the_commands_export_and_erase(serving: Serving) -> None:
 
 def test_an_export_that_was_cut_off_is_told_apart(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("server.services.subjects._sealed", lambda head, _lines: iter([json.dumps(head)]))
-    cut = run(serving, "export-subject", "dev", "--user-id", "alice")
+    cut = run(serving, "export-subject", "dev", "--user", "alice")
     assert cut.exit_code == 1
     assert "cut off" in cut.stderr
