@@ -19,7 +19,7 @@ from scrubjay import v1
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
-from server import collection, counting, erasing, forgetting, heads, linking, purging
+from server import collection, counting, erasing, forgetting, heads, linking, mending, purging
 from server.certificates import CertificatesUnusable, CertificateWatch, ServerCertificates, ServerFiles
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
@@ -31,6 +31,7 @@ from server.operations import moving
 from server.operations.conductor import Conductor, Plan
 from server.operations.draining import Drainer
 from server.operations.moving import Mover
+from server.operations.reindexing import Reindexer
 from server.operations.workers import Workers
 from server.passage import Passage
 from server.periodic import Periodic
@@ -133,6 +134,8 @@ class App:
             eraser = erasing.Eraser(shards, snapshots, clock)
             stack.enter_context(closing(Periodic("erasures", erasing.INTERVAL_SECONDS, eraser.run)))
             _run_beside(settings, shards, router, registry, snapshots, clock, stack)
+            mender = mending.Mender(shards.values(), registry.living, embedders)
+            stack.enter_context(closing(Periodic("vectors", mending.INTERVAL_SECONDS, mender.run)))
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             registration = Registration(registry, clock)
             memories = memory_service.MemoryService(
@@ -152,7 +155,12 @@ class App:
             mover = Mover(shards, registry.placing, registry.living, passage, clock)
             drainer = Drainer(shards, registry, clock, begun)
             stack.enter_context(closing(Periodic("moves", moving.INTERVAL_SECONDS, mover.follow)))
-            plans: dict[Kind, Plan] = {Kind.MOVE: mover.plan(), Kind.DRAIN: drainer.plan()}
+            reindexer = Reindexer(shards, registry, embedders, clock)
+            plans: dict[Kind, Plan] = {
+                Kind.MOVE: mover.plan(),
+                Kind.DRAIN: drainer.plan(),
+                Kind.REINDEX: reindexer.plan(),
+            }
             conductor = Conductor(registry.operations, registry.living, plans, clock, begun)
             stack.enter_context(closing(conductor))
             subjects = Subjects(router, eraser, clock)
@@ -249,7 +257,7 @@ def _registry(settings: Settings, secret: bytes, embedders: Embedders, stack: Ex
     stack.callback(engine.dispose)
     shard_names = settings.shard_urls().keys()
     space = embedders.new.space.id
-    registry = Registry(engine, pepper=secret, shard_names=shard_names, space=space)
+    registry = Registry(engine, pepper=secret, shard_names=shard_names, space=space, offered=embedders.spaces)
     if missing := sorted(registry.shards() - shard_names):
         raise ShardMissing(
             f"tenants lie on {', '.join(missing)}, but there are only {', '.join(sorted(shard_names))}; "

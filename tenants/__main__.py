@@ -7,6 +7,7 @@ import typer
 from tenants import device_commands, key_commands, operation_commands, shard_commands, tenant_commands
 from tenants.audit_command import audit
 from tenants.cli import CommandGroup
+from tenants.reindex_command import reindex
 from tenants.subject_commands import erase_subject, export_subject
 from tenants.usage_command import usage
 
@@ -26,6 +27,7 @@ app.command("export-subject")(export_subject)
 app.command("erase-subject")(erase_subject)
 app.command("audit")(audit)
 app.command("usage")(usage)
+app.command("reindex")(reindex)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from scrubjay import v1
@@ -18,7 +19,7 @@ from tenants.ownership import check_own, request_key
 from tenants.page_token import seal, unseal
 from tenants.registry import Registry
 from tenants.subject_door import SubjectDoor, Subjects
-from tenants.tenant import Caller, Incarnation, tenant_id_violation
+from tenants.tenant import Caller, Incarnation, Tenant, tenant_id_violation
 from tenants.validation import named_violation, page_limit
 
 LOOK_SECONDS = 0.2
@@ -128,12 +129,26 @@ class OperationDoor(SubjectDoor):
                     found = self._operation(request.operation_id, caller)
         return v1.WaitTenantOperationResponse(operation=operation_message(found))
 
+    @audited
+    def reindex_tenant(self, request: v1.ReindexTenantRequest, caller: Caller) -> v1.ReindexTenantResponse:
+        """Raises InvalidField, TenantNotFound, TenantNotActive, OperationUnderWay, RequestIdReused."""
+        reindexing = self._registry.reindexing
+        space = reindexing.space_of(request.embedder)
+        fits = partial(reindexing.check, space=space)
+        begun = self._begin(Kind.REINDEX, request, caller, {"space": space}, fits)
+        return v1.ReindexTenantResponse(operation=begun)
+
     # --- for the RPCs that begin some ---------------------------------------------------------------
 
     def _begin(
-        self, kind: Kind, request: Any, caller: Caller, asked: Mapping[str, JsonValue]
+        self,
+        kind: Kind,
+        request: Any,
+        caller: Caller,
+        asked: Mapping[str, JsonValue],
+        fits: Callable[[Tenant], None] = lambda _: None,
     ) -> v1.TenantOperation:
-        """Begin what a request with a ``request_id`` and a ``tenant_id`` asks for.
+        """Begin what a request with a ``request_id`` and a ``tenant_id`` asks for, if it ``fits`` the tenant.
 
         Raises InvalidField, TenantNotFound, TenantNotActive, OperationUnderWay, RequestIdReused.
         """
@@ -145,6 +160,7 @@ class OperationDoor(SubjectDoor):
             asked,
             now=self._clock(),
             request=request_key(request.request_id, caller),
+            fits=fits,
         )
         self._begun.set()
         return operation_message(begun)

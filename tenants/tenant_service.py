@@ -57,6 +57,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/RevokeDevice": TENANT_ADMINS,
         f"{_SERVICE}/ExportSubject": frozenset({Role.TENANT_ADMIN}),
         f"{_SERVICE}/EraseSubject": TENANT_ADMINS,
+        f"{_SERVICE}/ReindexTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/GetTenantOperation": TENANT_ADMINS,
         f"{_SERVICE}/ListTenantOperations": TENANT_ADMINS,
         f"{_SERVICE}/CancelTenantOperation": TENANT_ADMINS,

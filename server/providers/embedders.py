@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from scrubjay.errors import ModelMismatch
+from server.providers.beside import Ahead, Beside
 from server.providers.embedder import Embedder
-from tenants.tenant import Tenant
+from tenants.tenant import Incarnation, Tenant
 
 
 class Embedders:
@@ -27,6 +30,9 @@ class Embedders:
         self.spaces: Mapping[str, str] = MappingProxyType({n: e.space.id for n, e in named.items()})
         """The ids of their spaces by name."""
 
+        self._lock = threading.Lock()
+        self._ahead: dict[Incarnation, Ahead] = {}
+
     @property
     def dimensions(self) -> Mapping[str, int]:
         """The numbers of a vector by space id."""
@@ -34,7 +40,21 @@ class Embedders:
 
     def of(self, tenant: Tenant) -> Embedder:
         """The embedder of the tenant's space. Raises ModelMismatch, as ``in_space``."""
-        return self.in_space(tenant.space)
+        embedder = self.in_space(tenant.space)
+        ahead = self._ahead.get(tenant.incarnation)
+        return embedder if ahead is None or ahead.space == tenant.space else Beside(embedder, ahead)
+
+    @contextmanager
+    def ahead(self, incarnation: Incarnation, space: str) -> Iterator[Ahead]:
+        """For the block, what is embedded for a tenant in another space is embedded in this one too."""
+        ahead = Ahead(self.in_space(space))
+        with self._lock:
+            self._ahead[incarnation] = ahead
+        try:
+            yield ahead
+        finally:
+            with self._lock:
+                del self._ahead[incarnation]
 
     def in_space(self, space: str) -> Embedder:
         """The embedder of a space. Raises ModelMismatch where this server offers none."""

@@ -14,6 +14,7 @@ from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.moving import ShardMoving
 from server.shard.parts import Request
 from server.shard.purging import ShardPurging
+from server.shard.reindexing import ShardReindexing
 from server.shard.sync import ShardSync
 
 __all__ = ["Got", "Listing", "Request", "Shard"]
@@ -28,6 +29,7 @@ class Shard(
     ShardEntities,
     ShardErasing,
     ShardExporting,
+    ShardReindexing,
     ShardMoving,
 ):
     """One shard's memories."""

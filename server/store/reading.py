@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from scrubjay.memory import MemoryId, Micros
-from scrubjay.stamp import CommitStamp, Stamp
+from scrubjay.stamp import CommitStamp
 from server.store.entities import SUBJECT_KIND, EntityReading
 from server.store.erasing import ErasureReading
 from server.store.exporting import ExportReading
@@ -49,6 +49,7 @@ from server.store.rows import (
 from server.store.tables import FORGOTTEN, graveyard, memories, mentions, requests, streams, vectors
 from server.store.transaction import Row, Transaction
 from server.store.use_reading import UseReading
+from server.store.vector_reading import HAS_VECTOR, VectorReading
 from tenants.tenant import Incarnation
 
 REQUEST_KEPT_MICROS = 24 * 3600 * 1_000_000
@@ -66,6 +67,7 @@ class Reading(
     RecentReading,
     ErasureReading,
     ExportReading,
+    VectorReading,
 ):
     """What can be read of a shard; valid inside the block or unit that it was given to."""
 
@@ -80,6 +82,7 @@ class Reading(
         RecentReading.__init__(self, transaction)
         ErasureReading.__init__(self, transaction)
         ExportReading.__init__(self, transaction)
+        VectorReading.__init__(self, transaction)
         self._lookups = _LOOKUPS[transaction.dialect_name]
 
     def head(self, key: StreamKey) -> StreamHead | None:
@@ -179,21 +182,6 @@ class Reading(
         values = {"incarnation": incarnation, "space": space, "limit": limit}
         values |= {"stream": after[0], "after": after[1]}
         return [_to_change(row) for row in self._transaction.all(self._lookups.living, values)]
-
-    def vectors(
-        self, key: StreamKey, space: str, ids: Collection[MemoryId]
-    ) -> dict[MemoryId, tuple[Stamp, bytes]]:
-        """The encoded vectors of those memories that have one, each with the stamp of its content."""
-        values = self._among_ids(key.incarnation, ids) | {"stream": key.stream, "space": space}
-        rows = self._transaction.all(self._lookups.vectors, values)
-        return {row[0]: (Stamp.unpack(row[1]), row[2]) for row in rows}
-
-    def standing_vectors(
-        self, incarnation: Incarnation, space: str, ids: Collection[MemoryId]
-    ) -> dict[MemoryId, bytes]:
-        """The encoded vectors of a space of those memories that have one of the content that stands."""
-        values = self._among_ids(incarnation, ids) | {"space": space}
-        return dict(self._transaction.all(self._lookups.standing_vectors, values))
 
     def request(self, incarnation: Incarnation, request_id: str, now: Micros) -> tuple[bytes, bytes] | None:
         """The digest and the response kept under a request id; None once 24 hours have passed."""
@@ -297,16 +285,6 @@ _REQUEST = select(requests.c.digest, requests.c.response).where(
 )
 
 
-_HAS_VECTOR = and_(
-    vectors.c.incarnation == memories.c.incarnation,
-    vectors.c.stream == memories.c.stream,
-    vectors.c.memory_id == memories.c.id,
-    vectors.c.space == bindparam("space"),
-    vectors.c.content_stamp == memories.c.content_stamp,
-)
-"""That a vector of the space was made from the content that stands."""
-
-
 def _with_vectors(dialect_name: str) -> Select[Any]:
     """Memories with their vectors, and the names of what they mention in one text, which the subject's empty
     one is not part of."""
@@ -327,7 +305,7 @@ def _with_vectors(dialect_name: str) -> Select[Any]:
         memories.c.message,
         vectors.c.vector,
         names,
-    ).select_from(memories.outerjoin(vectors, _HAS_VECTOR))
+    ).select_from(memories.outerjoin(vectors, HAS_VECTOR))
 
 
 _NEWLINE = {"postgresql": "E'\\n'", "sqlite": "char(10)"}
@@ -356,14 +334,6 @@ class _Lookups:
         self.get_many = select(*STORED_COLUMNS).where(_of_tenant(memories), among(memories.c.id))
         self.buried = select(graveyard.c.memory_id, graveyard.c.stream).where(
             _of_tenant(graveyard), among(graveyard.c.memory_id)
-        )
-        self.vectors = select(vectors.c.memory_id, vectors.c.content_stamp, vectors.c.vector).where(
-            _of_stream(vectors), vectors.c.space == bindparam("space"), among(vectors.c.memory_id)
-        )
-        self.standing_vectors = (
-            select(memories.c.id, vectors.c.vector)
-            .select_from(memories.join(vectors, _HAS_VECTOR))
-            .where(_of_tenant(memories), among(memories.c.id))
         )
 
 

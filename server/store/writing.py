@@ -200,6 +200,16 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         if rows:
             self._transaction.run_many(self._statements.put_vectors, rows)
 
+    def drop_vectors(
+        self, incarnation: Incarnation, space: str, keys: Iterable[tuple[str, MemoryId]]
+    ) -> None:
+        """Delete vectors of a space, by stream and memory. Nothing reads them any more: no head is needed."""
+        rows = [
+            {"of_incarnation": incarnation, "of_stream": stream, "dead": memory_id, "of_space": space}
+            for stream, memory_id in keys
+        ]
+        self._transaction.run_many(_DROP_VECTORS, rows)
+
     def save_request(
         self,
         incarnation: Incarnation,
@@ -359,6 +369,7 @@ _MARK = (
 )
 _DELETE_MEMORY = delete(memories).where(_is_stream(memories), memories.c.id == bindparam("dead"))
 _DELETE_VECTORS = delete(vectors).where(_is_stream(vectors), vectors.c.memory_id == bindparam("dead"))
+_DROP_VECTORS = _DELETE_VECTORS.where(vectors.c.space == bindparam("of_space"))
 _INSERT_HISTORY = history.insert()
 _ADVANCE = (
     update(streams)

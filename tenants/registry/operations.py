@@ -46,16 +46,18 @@ class Operations:
         now: Micros,
         request: RequestKey,
         states: Collection[TenantState] = USABLE,
+        fits: Callable[[Tenant], None] = lambda _: None,
     ) -> TenantOperation:
         """Begin an operation on a tenant, which has it for itself until the operation ends.
 
-        Raises TenantNotFound, TenantNotActive where it is in none of the ``states``, OperationUnderWay,
-        RequestIdReused.
+        ``fits`` raises where the tenant as it is now is not one for it. Raises TenantNotFound,
+        TenantNotActive where it is in none of the ``states``, OperationUnderWay, RequestIdReused.
         """
 
         def made(connection: Connection) -> Answer:
             tenant = rows.read_tenant(connection, tenant_id, locked=True)
             _check_state(tenant, states)
+            fits(tenant)
             target = tenant.incarnation
             return self._insert(connection, kind, target, tenant, asked, now, request)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, select, update
 
@@ -35,6 +36,7 @@ from tenants.registry.lives import Lives
 from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.operations import Operations
 from tenants.registry.placing import Placing
+from tenants.registry.reindexing import Reindexing
 from tenants.registry.subjects import Subjects
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.registry.usage import UsageBook
@@ -98,7 +100,8 @@ class Registry(ApiKeys):
 
     ``engine`` comes from ``tenants.database``, holds migrated tables and is closed by its owner.
     ``pepper`` keys the digests: another one invalidates every key. New tenants get one of ``shard_names``
-    and the embedding space ``space``. ``entropy`` gives that many unpredictable bytes. Every method
+    and the embedding space ``space``; ``offered`` are all spaces, by embedder. ``entropy`` gives that many
+    unpredictable bytes. Every method
     raises StorageUnavailable where the database does not answer; so do those of ``lives``, ``enrolments``
     and ``devices``, which are the same catalogue's.
     """
@@ -110,6 +113,7 @@ class Registry(ApiKeys):
         pepper: bytes,
         shard_names: Iterable[str],
         space: str,
+        offered: Mapping[str, str] = MappingProxyType({}),
         cache: CredentialCache | None = None,
         entropy: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
@@ -120,6 +124,7 @@ class Registry(ApiKeys):
         self.quota_book = QuotaBook(self.living)
         self.lives = Lives(engine, cache=self._cache, audit=self.audit)
         self.operations = Operations(engine, entropy=entropy, audit=self.audit)
+        self.reindexing = Reindexing(engine, cache=self._cache, offered=offered)
         self.usage = UsageBook(engine)
         self.placing = Placing(engine, names=self._shard_names, cache=self._cache, audit=self.audit)
         self.subjects = Subjects(engine, cache=self._cache, audit=self.audit)

@@ -24,7 +24,7 @@ from scrubjay.errors import (
 from scrubjay.memory import ClientId, Micros, Subject
 from tenants import audit_door
 from tenants.database import migrate, open_engine
-from tenants.operation import Kind
+from tenants.operation import Kind, OperationState
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey
 from tenants.registry.tables import audit_events, audit_head
 from tenants.tenant import Caller, Role
@@ -47,7 +47,8 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def registry(engine: Engine) -> Registry:
-    return Registry(engine, pepper=b"p" * 32, shard_names=["shard-0"], space="lite-1/512")
+    offered = {"lite": "lite-1/512", "hash": "hash-1/1024"}
+    return Registry(engine, pepper=b"p" * 32, shard_names=["shard-0"], space="lite-1/512", offered=offered)
 
 
 @pytest.fixture
@@ -128,6 +129,10 @@ def everything(service: TenantAdminService, registry: Registry) -> Iterator[tupl
     cancel = v1.CancelTenantOperationRequest(operation_id=begun.operation_id)
     service.cancel_tenant_operation(cancel, PLATFORM)
     yield "CancelTenantOperation", f"operations/{begun.operation_id}", ""
+    registry.operations.write(begun, {"state": OperationState.CANCELLED, "lease_until": None})
+    reindex = v1.ReindexTenantRequest(tenant_id="acme", embedder="hash")
+    reindexing = service.reindex_tenant(reindex, PLATFORM).operation.operation
+    yield "ReindexTenant", f"operations/{reindexing.id}", ""
 
 
 def test_every_mutation_is_in_it_with_who_when_and_what(

@@ -39,7 +39,11 @@ BOUND_SECONDS = 30
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
     with ChatServer(editors) as chat:
-        settings = {"SCRUBJAY_CHAT_BASE_URL": chat.base_url, "SCRUBJAY_CHAT_MODEL": "editors-1"}
+        settings = {
+            "SCRUBJAY_CHAT_BASE_URL": chat.base_url,
+            "SCRUBJAY_CHAT_MODEL": "editors-1",
+            "SCRUBJAY_EMBEDDERS": "hash",
+        }
         with local_server(settings=settings) as running:
             yield running
 

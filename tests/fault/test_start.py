@@ -43,7 +43,8 @@ def test_another_embedder_than_the_stored_vectors_is_refused(start: Start, data_
     start().stop()
     line = why_not(data_dir, embedder="lite")
     assert "SCRUBJAY_EMBEDDERS" in line
-    assert "hash-1/1024" in line and "lite-1/512" in line
+    assert "hash-1/1024" in line
+    assert "lite-1/512" in line
     start(embedder="lite", embedders="hash").stop()
     start()
 

@@ -297,6 +297,7 @@ def _of_admins(lab: Laboratory) -> dict[str, list[Message]]:
         "RevokeDevice": [v1.RevokeDeviceRequest(**name, device_id=device_id)],
         "ExportSubject": [v1.ExportSubjectRequest(**name, user_id="bob")],
         "EraseSubject": [v1.EraseSubjectRequest(**name, user_id="carol")],
+        "ReindexTenant": [v1.ReindexTenantRequest(**other, embedder="hash")],
         "GetTenantOperation": [v1.GetTenantOperationRequest(operation_id=str(lab.given["id"][0]))],
         "ListTenantOperations": [v1.ListTenantOperationsRequest(**name, page_size=1)],
         "CancelTenantOperation": [v1.CancelTenantOperationRequest(operation_id=str(lab.given["id"][0]))],

@@ -1973,6 +1973,7 @@ class TenantOperationResult(_message.Message):
 
     MOVE_TENANT_FIELD_NUMBER: _builtins.int
     DRAIN_SHARD_FIELD_NUMBER: _builtins.int
+    REINDEX_TENANT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def move_tenant(self) -> Global___MoveTenantResult:
         """Of MoveTenant."""
@@ -1981,17 +1982,22 @@ class TenantOperationResult(_message.Message):
     def drain_shard(self) -> Global___DrainShardResult:
         """Of DrainShard."""
 
+    @_builtins.property
+    def reindex_tenant(self) -> Global___ReindexTenantResult:
+        """Of ReindexTenant."""
+
     def __init__(
         self,
         *,
         move_tenant: Global___MoveTenantResult | None = ...,
         drain_shard: Global___DrainShardResult | None = ...,
+        reindex_tenant: Global___ReindexTenantResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "reindex_tenant", b"reindex_tenant", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "reindex_tenant", b"reindex_tenant", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["move_tenant", "drain_shard"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["move_tenant", "drain_shard", "reindex_tenant"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -2251,6 +2257,92 @@ class DrainShardResult(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrainShardResult: _TypeAlias = DrainShardResult  # noqa: Y015
+
+@_typing.final
+class ReindexTenantRequest(_message.Message):
+    """Asks for another embedding space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    EMBEDDER_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant."""
+    embedder: _builtins.str
+    """The embedder that shall make its vectors, as the server's settings call it, such as "e5"; or its space's id,
+    such as "e5-2/384".
+    """
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        embedder: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedder", b"embedder", "request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReindexTenantRequest: _TypeAlias = ReindexTenantRequest  # noqa: Y015
+
+@_typing.final
+class ReindexTenantResponse(_message.Message):
+    """What was begun."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """How it stands."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReindexTenantResponse: _TypeAlias = ReindexTenantResponse  # noqa: Y015
+
+@_typing.final
+class ReindexTenantResult(_message.Message):
+    """What came of a ReindexTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_SPACE_FIELD_NUMBER: _builtins.int
+    TO_SPACE_FIELD_NUMBER: _builtins.int
+    MEMORY_COUNT_FIELD_NUMBER: _builtins.int
+    from_space: _builtins.str
+    """The space that the vectors were of."""
+    to_space: _builtins.str
+    """The space that they are of."""
+    memory_count: _builtins.int
+    """The memories that have a vector of it."""
+    def __init__(
+        self,
+        *,
+        from_space: _builtins.str = ...,
+        to_space: _builtins.str = ...,
+        memory_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_space", b"from_space", "memory_count", b"memory_count", "to_space", b"to_space"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReindexTenantResult: _TypeAlias = ReindexTenantResult  # noqa: Y015
 
 @_typing.final
 class GetTenantOperationRequest(_message.Message):

@@ -125,6 +125,11 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
                 _registered_method=True)
+        self.ReindexTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ReindexTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantResponse.FromString,
+                _registered_method=True)
         self.GetTenantOperation = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/GetTenantOperation',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.GetTenantOperationRequest.SerializeToString,
@@ -312,6 +317,14 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReindexTenant(self, request, context):
+        """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
+        admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetTenantOperation(self, request, context):
         """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
         admins.
@@ -469,6 +482,11 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.EraseSubject,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.SerializeToString,
+            ),
+            'ReindexTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReindexTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantResponse.SerializeToString,
             ),
             'GetTenantOperation': grpc.unary_unary_rpc_method_handler(
                     servicer.GetTenantOperation,
@@ -1003,6 +1021,33 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/EraseSubject',
             scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReindexTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ReindexTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -89,6 +89,10 @@ class TenantAdminServiceStub:
     """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
     it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
     """
+    ReindexTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ReindexTenantRequest, _tenant_service_pb2.ReindexTenantResponse]
+    """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
+    admins only.
+    """
     GetTenantOperation: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.GetTenantOperationRequest, _tenant_service_pb2.GetTenantOperationResponse]
     """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
     admins.
@@ -172,6 +176,10 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     EraseSubject: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.EraseSubjectRequest, _tenant_service_pb2.EraseSubjectResponse]  # type: ignore[assignment]
     """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
     it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
+    """
+    ReindexTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ReindexTenantRequest, _tenant_service_pb2.ReindexTenantResponse]  # type: ignore[assignment]
+    """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
+    admins only.
     """
     GetTenantOperation: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.GetTenantOperationRequest, _tenant_service_pb2.GetTenantOperationResponse]  # type: ignore[assignment]
     """Returns how a long operation on a tenant stands, and what came of it. Platform admins, and the tenant's own
@@ -361,6 +369,16 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.EraseSubjectResponse, _abc.Awaitable[_tenant_service_pb2.EraseSubjectResponse]]:
         """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
         it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ReindexTenant(
+        self,
+        request: _tenant_service_pb2.ReindexTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ReindexTenantResponse, _abc.Awaitable[_tenant_service_pb2.ReindexTenantResponse]]:
+        """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
+        admins only.
         """
 
     @_abc_1.abstractmethod

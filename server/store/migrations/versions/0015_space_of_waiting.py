@@ -1,4 +1,4 @@
-"""Of which space the vector of a waiting operation is. Nobody knows of those from before: they are of no use."""
+"""Of which space a waiting edit's vector is. Of those from before nobody knows it: they are not used."""
 
 import sqlalchemy as sa
 from alembic import op
