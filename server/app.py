@@ -20,6 +20,8 @@ from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
 from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
 from server import collection, counting, erasing, forgetting, heads, linking, mending, purging
+from server.archive import folder
+from server.archive.folder import Archives
 from server.certificates import CertificatesUnusable, CertificateWatch, ServerCertificates, ServerFiles
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
@@ -30,6 +32,8 @@ from server.interceptors import TRANSPORT_BYTES, Door
 from server.operations import moving
 from server.operations.conductor import Conductor, Plan
 from server.operations.draining import Drainer
+from server.operations.exporting import Exporter
+from server.operations.importing import Importer
 from server.operations.moving import Mover
 from server.operations.reindexing import Reindexer
 from server.operations.workers import Workers
@@ -58,8 +62,8 @@ from server.turns import TURNS_BESIDE_A_DATABASE, Turns
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
 from tenants.operation import Kind
-from tenants.registry import FirstCredentials, Registry, open_catalogue, usage
-from tenants.tenant import Role
+from tenants.registry import FirstCredentials, Registry, TenantChanges, open_catalogue, usage
+from tenants.tenant import Role, Tenant
 
 SEMANTICS = "scrubjay.semantics"
 """The health service's name for whether search knows meanings: NOT_SERVING under the embedder hash."""
@@ -131,9 +135,10 @@ class App:
             snapshots = Snapshots(settings.data_dir / "snapshots", secret, budget_bytes=budget_bytes)
             stack.callback(snapshots.close)
             router, jobs_added, begun = Router(shards), threading.Event(), threading.Event()
-            eraser = erasing.Eraser(shards, snapshots, clock)
+            archives = Archives(settings.data_dir, settings.upload_mib * 1024 * 1024, clock)
+            eraser = erasing.Eraser(shards, snapshots, archives, clock)
             stack.enter_context(closing(Periodic("erasures", erasing.INTERVAL_SECONDS, eraser.run)))
-            _run_beside(settings, shards, router, registry, snapshots, clock, stack)
+            _run_beside(settings, shards, router, registry, snapshots, archives, clock, stack)
             mender = mending.Mender(shards.values(), registry.living, embedders)
             stack.enter_context(closing(Periodic("vectors", mending.INTERVAL_SECONDS, mender.run)))
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
@@ -156,14 +161,19 @@ class App:
             drainer = Drainer(shards, registry, clock, begun)
             stack.enter_context(closing(Periodic("moves", moving.INTERVAL_SECONDS, mover.follow)))
             reindexer = Reindexer(shards, registry, embedders, clock)
+            importer = Importer(
+                router, archives, embedders.of, _settled(registry, clock), jobs_added.set, clock
+            )
             plans: dict[Kind, Plan] = {
+                Kind.EXPORT: Exporter(router, archives, clock).plan(),
+                Kind.IMPORT: importer.plan(),
                 Kind.MOVE: mover.plan(),
                 Kind.DRAIN: drainer.plan(),
                 Kind.REINDEX: reindexer.plan(),
             }
             conductor = Conductor(registry.operations, registry.living, plans, clock, begun)
             stack.enter_context(closing(conductor))
-            subjects = Subjects(router, eraser, clock)
+            subjects = Subjects(router, eraser, archives, clock)
             services = (
                 memories,
                 sync_service.SyncService(router, embedders, secret, clock, registration, snapshots),
@@ -336,6 +346,7 @@ def _run_beside(
     router: Router,
     registry: Registry,
     snapshots: Snapshots,
+    archives: Archives,
     clock: Callable[[], Micros],
     stack: ExitStack,
 ) -> None:
@@ -351,12 +362,18 @@ def _run_beside(
     stack.enter_context(closing(Periodic("sweep", forgetting.INTERVAL_SECONDS, sweeper.run)))
     stack.callback(registry.usage.write)
     stack.enter_context(closing(Periodic("usage", usage.INTERVAL_SECONDS, registry.usage.write)))
-    purger = purging.Purger(shards, registry.lives, snapshots, clock)
+    purger = purging.Purger(shards, registry.lives, snapshots, archives, clock)
     stack.enter_context(closing(Periodic("purge", purging.INTERVAL_SECONDS, purger.run)))
+    stack.enter_context(closing(Periodic("archives", folder.INTERVAL_SECONDS, archives.collect)))
     for name, shard in shards.items():
         stack.callback(shard.accesses.write)
         counter = Periodic(f"counts-{name}", counting.INTERVAL_SECONDS, shard.accesses.write)
         stack.enter_context(closing(counter))
+
+
+def _settled(registry: Registry, clock: Callable[[], Micros]) -> Callable[[Tenant, TenantChanges], object]:
+    """What writes what a tenant has settled."""
+    return lambda tenant, changes: registry.update_tenant(tenant.tenant_id, changes, now=clock())
 
 
 def _serve(

@@ -125,6 +125,12 @@ class Settings(BaseSettings):
         description="Disk for the files of first loads, in MiB; 100 000 memories are some 40, and a quarter "
         "of an hour after its last reader a file goes.",
     )
+    upload_mib: int = Field(
+        default=16_384,
+        ge=1,
+        description="Disk for the files that one tenant uploads to be imported, in MiB; 100 000 memories with "
+        "their history are some 30.",
+    )
     resident_mib: int = Field(
         default=1024,
         ge=16,

@@ -2,7 +2,7 @@
 
     catalogue   the subject's devices are revoked and told to wipe: see ``tenants.registry.subjects``
     shard       memories are buried, so that everyone who follows the stream hears of it; then all else goes
-    files       what the index and devices' snapshots keep is deleted
+    files       what the index and devices' snapshots keep is deleted, and exports and uploads of the tenant
     shard       a SQLite file is rewritten, so that no byte stays in it
     shard       the receipt is closed
 
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 
 from scrubjay.errors import ScrubjayError
 from scrubjay.memory import Micros, Subject
+from server.archive.folder import Archives
 from server.shard import Shard
 from server.snapshots import Snapshots
 from server.store.memory_store import StreamKey
@@ -35,10 +36,15 @@ class Eraser:
     """Erases subjects, and lets go of those that others erased."""
 
     def __init__(
-        self, shards: Mapping[str, Shard], snapshots: Snapshots, clock: Callable[[], Micros]
+        self,
+        shards: Mapping[str, Shard],
+        snapshots: Snapshots,
+        archives: Archives,
+        clock: Callable[[], Micros],
     ) -> None:
         self._shards = dict(shards)
         self._snapshots = snapshots
+        self._archives = archives
         self._clock = clock
         self._followed: dict[str, dict[StreamKey, Micros]] = {name: {} for name in self._shards}
         self._heard = dict.fromkeys(self._shards, Micros(0))
@@ -56,6 +62,7 @@ class Eraser:
         seen = {
             "index files": shard.count_index_files_of(key),
             "device snapshots": self._snapshots.count_of(key),
+            "exports and uploads": self._archives.count_of(key),
         }
         shard.begin_erasure(key, seen, self._clock())
         shard.erase_rows(tenant.incarnation, subject, self._clock())
@@ -85,3 +92,4 @@ class Eraser:
     def _discard(self, shard: Shard, key: StreamKey, until: Micros | None = None) -> None:
         shard.discard_stream(key, until)
         self._snapshots.discard_all(key)
+        self._archives.discard_all(key)

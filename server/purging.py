@@ -2,7 +2,7 @@
 
     catalogue   the purge begins: it can't be taken back any more
     shard       the life ends: nothing is written under its incarnation any more
-    files       what the index and devices' snapshots keep is deleted
+    files       what the index and devices' snapshots keep is deleted, and exports and uploads
     shard       every row goes, in small transactions, each counted in the one that deletes it
     shard       a SQLite file is rewritten, so that no byte of them stays in it
     catalogue   keys, devices and enrolments go, and the receipt is closed
@@ -21,6 +21,7 @@ from functools import partial
 
 from scrubjay.errors import ScrubjayError
 from scrubjay.memory import Micros
+from server.archive.folder import Archives
 from server.shard import Shard
 from server.snapshots import Snapshots
 from tenants.registry.lives import Lives
@@ -44,11 +45,13 @@ class Purger:
         shards: Mapping[str, Shard],
         lives: Lives,
         snapshots: Snapshots,
+        archives: Archives,
         clock: Callable[[], Micros],
     ) -> None:
         self._shards = dict(shards)
         self._lives = lives
         self._snapshots = snapshots
+        self._archives = archives
         self._clock = clock
         self._heard = dict.fromkeys(self._shards, Micros(0))
 
@@ -78,6 +81,7 @@ class Purger:
         counts = {
             "index files": shard.count_index_files(begun.incarnation),
             "device snapshots": self._snapshots.count_of(begun.incarnation),
+            "exports and uploads": self._archives.count_of(begun.incarnation),
         }
         shard.note_swept(begun.incarnation, counts)
         self._discard_files(shard, begun.incarnation)
@@ -86,6 +90,7 @@ class Purger:
     def _discard_files(self, shard: Shard, incarnation: Incarnation) -> None:
         shard.discard_index(incarnation)
         self._snapshots.discard_all(incarnation)
+        self._archives.discard_all(incarnation)
 
     def _close(self, shard: Shard, tenants: list[Tenant]) -> int:
         """Rewrite the shard's file once for all that left it, then close their receipts."""

@@ -34,6 +34,12 @@ class Subjects(Protocol):
     def export(self, tenant: Tenant, subject: Subject, devices: Iterable[v1.Device]) -> Iterator[str]:
         """All that is held of a subject, line by line, each with its newline; the devices are given."""
 
+    def exported(self, tenant: Tenant, operation_id: str, offset: int) -> Iterator[bytes]:
+        """The file of a tenant's export from ``offset`` on. ExportGone where it is not here."""
+
+    def upload(self, tenant: Tenant, upload_id: str, offset: int, chunk: bytes) -> int:
+        """Take a part of a file to be imported; how many bytes of it are there. QuotaExceeded."""
+
 
 class SubjectDoor(AuditDoor):
     """Exports and erases subjects; a part of TenantAdminService."""

@@ -49,6 +49,8 @@ PLATFORM_ADMINS = frozenset({Role.PLATFORM_ADMIN})
 """Who may act on every tenant."""
 TENANT_ADMINS = frozenset({Role.PLATFORM_ADMIN, Role.TENANT_ADMIN})
 """Who may act on one tenant: a tenant's own admins on theirs alone."""
+OWN_ADMINS = frozenset({Role.TENANT_ADMIN})
+"""Who may have all content of a tenant in one piece, or put it there: its own admins alone."""
 MEMORY_READERS = frozenset({Role.SERVICE, Role.READER})
 """Who may read memories. No admin sees memory content."""
 ACROSS_SUBJECTS = frozenset({Role.SERVICE, Role.READER})

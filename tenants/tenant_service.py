@@ -10,6 +10,7 @@ from scrubjay.errors import RoleNotAllowed, check
 from scrubjay.memory import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, quotas, write_settings
+from tenants.archive_door import ArchiveDoor
 from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
 from tenants.ownership import check_own, request_key
@@ -17,7 +18,7 @@ from tenants.page_token import seal, unseal
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.shard_door import ShardDoor
 from tenants.states import DEFAULT_GRACE_DAYS
-from tenants.tenant import PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
+from tenants.tenant import OWN_ADMINS, PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.usage_door import UsageDoor
 from tenants.validation import (
     fitting,
@@ -55,8 +56,12 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
         f"{_SERVICE}/CreateEnrolment": TENANT_ADMINS,
         f"{_SERVICE}/ListDevices": TENANT_ADMINS,
         f"{_SERVICE}/RevokeDevice": TENANT_ADMINS,
-        f"{_SERVICE}/ExportSubject": frozenset({Role.TENANT_ADMIN}),
+        f"{_SERVICE}/ExportSubject": OWN_ADMINS,
         f"{_SERVICE}/EraseSubject": TENANT_ADMINS,
+        f"{_SERVICE}/ExportTenant": OWN_ADMINS,
+        f"{_SERVICE}/DownloadExport": OWN_ADMINS,
+        f"{_SERVICE}/UploadImport": OWN_ADMINS,
+        f"{_SERVICE}/ImportTenant": OWN_ADMINS,
         f"{_SERVICE}/ReindexTenant": PLATFORM_ADMINS,
         f"{_SERVICE}/GetTenantOperation": TENANT_ADMINS,
         f"{_SERVICE}/ListTenantOperations": TENANT_ADMINS,
@@ -74,7 +79,7 @@ WAITING = frozenset({f"{_SERVICE}/WaitTenantOperation"})
 """The RPCs that may wait for work that takes long."""
 
 
-class TenantAdminService(UsageDoor, ShardDoor):
+class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
     """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
 
     ``secret`` seals page tokens; ``clock`` gives the time.

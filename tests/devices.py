@@ -24,6 +24,7 @@ from scrubjay.operation import (
     next_chain,
 )
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, next_time
+from server.archive.folder import Archives
 from server.index.cache import StreamCache
 from server.index.shelf import Shelf
 from server.providers.embedder import Embedder
@@ -77,6 +78,7 @@ class Server:
             self.memories = MemoryService(router, embedders, b"secret", lambda: self.now)
             self.snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
             stack.callback(self.snapshots.close)
+            self.archives = Archives(folder, 1 << 30, lambda: self.now)
             self.sync = SyncService(
                 router, embedders, b"secret", lambda: self.now, NoRegistration(), self.snapshots
             )

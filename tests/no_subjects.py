@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from scrubjay import v1
+from scrubjay.errors import ExportGone
 from scrubjay.memory import Micros, Subject
 from tenants.receipt import PurgeReceipt
 from tenants.tenant import Tenant
@@ -21,3 +22,9 @@ class NoSubjects:
 
     def export(self, tenant: Tenant, subject: Subject, devices: Iterable[v1.Device]) -> Iterator[str]:
         return iter(())
+
+    def exported(self, tenant: Tenant, operation_id: str, offset: int) -> Iterator[bytes]:
+        raise ExportGone(operation_id)
+
+    def upload(self, tenant: Tenant, upload_id: str, offset: int, chunk: bytes) -> int:
+        return 0

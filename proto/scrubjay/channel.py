@@ -53,6 +53,7 @@ _RETRIES = {
                 {"service": "scrubjay.v1.SyncService", "method": "Snapshot"},
                 {"service": "scrubjay.v1.SyncService", "method": "Watch"},
                 {"service": "scrubjay.v1.TenantAdminService", "method": "ExportSubject"},
+                {"service": "scrubjay.v1.TenantAdminService", "method": "DownloadExport"},
             ]
         },
     ],

@@ -233,6 +233,33 @@ class OperationUnderWay(ScrubjayError):
         )
 
 
+class TenantNotEmpty(ScrubjayError):
+    """Something was written to the tenant that is to be imported into."""
+
+    code = code_pb2.FAILED_PRECONDITION
+    reason = v1.ERROR_REASON_TENANT_NOT_EMPTY
+
+    def __init__(self, tenant_id: str) -> None:
+        super().__init__(
+            f"something was written to the tenant {tenant_id!r} before, even if it is deleted now; "
+            "import into a new one",
+            metadata={"tenant_id": tenant_id},
+        )
+
+
+class ExportGone(NotFound):
+    """The file of an export is not on this server."""
+
+    reason = v1.ERROR_REASON_EXPORT_GONE
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(
+            f"this server has no file of the export {operation_id}: it is deleted, or another server has it; "
+            "export anew",
+            metadata={"operation_id": operation_id},
+        )
+
+
 class OperationCancelled(ScrubjayError):
     """The operation that a call waited for was cancelled."""
 

@@ -9,6 +9,7 @@ from server.shard.entities import ShardEntities
 from server.shard.erasing import ShardErasing
 from server.shard.exporting import ShardExporting
 from server.shard.finding import ShardFinding
+from server.shard.importing import ShardImporting
 from server.shard.jobs import ShardJobs
 from server.shard.memories import Got, Listing, ShardMemories
 from server.shard.moving import ShardMoving
@@ -29,6 +30,7 @@ class Shard(
     ShardEntities,
     ShardErasing,
     ShardExporting,
+    ShardImporting,
     ShardReindexing,
     ShardMoving,
 ):

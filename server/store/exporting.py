@@ -107,7 +107,7 @@ class ExportReading:
         """The requests of jobs that have not ended, behind the job ``after``."""
         values = {**_of(key), "id": after, "limit": limit}
         rows = self._transaction.all(_UNREAD, values)
-        return [Unread(*row[:-1], request=bytes(row[-1])) for row in rows]
+        return [Unread(*(*row[:-1], bytes(row[-1]))) for row in rows]
 
 
 NO_UUID = "00000000-0000-0000-0000-000000000000"

@@ -69,6 +69,29 @@ class OpenedStream:
     jobs: tuple[Job, ...] = ()
 
 
+class ImportReading:
+    """What an import reads in one transaction."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def place(self, incarnation: Incarnation, operation_id: str) -> int | None:
+        """How many lines are stored; None where the import is over."""
+        row = self._transaction.first(_PLACE, {"incarnation": incarnation, "operation_id": operation_id})
+        return None if row is None else row[0]
+
+    def texts_without_vector(
+        self, incarnation: Incarnation, space: str, after: MemoryId, limit: int
+    ) -> list[tuple[StreamKey, MemoryId, Stamp, str]]:
+        """At most ``limit`` memories by id, behind ``after``, that have no vector in the space: each with the
+        stamp of its content, and that."""
+        values = {"incarnation": incarnation, "space": space, "after": after, "limit": limit}
+        return [
+            (StreamKey(incarnation, row[0]), row[1], Stamp.unpack(bytes(row[2])), row[3])
+            for row in self._transaction.all(_TEXTS, values)
+        ]
+
+
 class ImportWriting:
     """What an import writes in one transaction."""
 
@@ -91,11 +114,6 @@ class ImportWriting:
             return True
         self.end(incarnation, operation_id)
         return False
-
-    def place(self, incarnation: Incarnation, operation_id: str) -> int | None:
-        """How many lines are stored; None where the import is over."""
-        row = self._transaction.first(_PLACE, {"incarnation": incarnation, "operation_id": operation_id})
-        return None if row is None else row[0]
 
     def move(self, incarnation: Incarnation, operation_id: str, place: int, to: int) -> None:
         """Note that lines up to ``to`` are stored. Unavailable where it does not stand at ``place``."""
@@ -158,17 +176,6 @@ class ImportWriting:
         ]
         if rows:
             self._transaction.run_many(_PUT_ACCESSES, rows)
-
-    def texts_without_vector(
-        self, incarnation: Incarnation, space: str, after: MemoryId, limit: int
-    ) -> list[tuple[StreamKey, MemoryId, Stamp, str]]:
-        """At most ``limit`` memories by id, behind ``after``, that have no vector in the space: each with the
-        stamp of its content, and that."""
-        values = {"incarnation": incarnation, "space": space, "after": after, "limit": limit}
-        return [
-            (StreamKey(incarnation, row[0]), row[1], Stamp.unpack(bytes(row[2])), row[3])
-            for row in self._transaction.all(_TEXTS, values)
-        ]
 
     def open_streams(self, opened: Sequence[OpenedStream], epoch: int) -> None:
         """Let everyone read and write these streams, and do what was asked in them; again, nothing changes.

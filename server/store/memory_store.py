@@ -13,7 +13,7 @@ from scrubjay.memory import Viewer
 from server.store.committer import MAX_BATCH, MAX_QUEUE, Aside, Committer
 from server.store.copying import attach, copy_attached, copy_read
 from server.store.feed_reading import FeedRow, GuardedRow, Retraction
-from server.store.importing import ImportWriting
+from server.store.importing import ImportReading, ImportWriting
 from server.store.moving import MoveReading, MoveWriting
 from server.store.purging import PurgeReading, PurgeWriting
 from server.store.reading import Reading
@@ -146,6 +146,12 @@ class MemoryStore:
         """A transaction that ends lives, committed with the block; other writers wait for it."""
         with self._writes.begin() as transaction:
             yield PurgeWriting(transaction)
+
+    @contextmanager
+    def reading_imports(self) -> Iterator[ImportReading]:
+        """How imports stand, for the block."""
+        with self._reads.begin() as transaction:
+            yield ImportReading(transaction)
 
     @contextmanager
     def importing(self) -> Iterator[ImportWriting]:

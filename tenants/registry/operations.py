@@ -56,7 +56,7 @@ class Operations:
 
         def made(connection: Connection) -> Answer:
             tenant = rows.read_tenant(connection, tenant_id, locked=True)
-            _check_state(tenant, states)
+            check_state(tenant, states)
             fits(tenant)
             target = tenant.incarnation
             return self._insert(connection, kind, target, tenant, asked, now, request)
@@ -243,7 +243,8 @@ def check_alone(connection: Connection, target: str) -> None:
         raise OperationUnderWay(found.kind, found.operation_id)
 
 
-def _check_state(tenant: Tenant, states: Collection[TenantState]) -> None:
+def check_state(tenant: Tenant, states: Collection[TenantState]) -> None:
+    """Raise TenantNotActive where the tenant is in none of the ``states``."""
     if tenant.state not in states:
         allowed = " or ".join(sorted(state.name for state in states))
         raise TenantNotActive(

@@ -70,18 +70,28 @@ class Subjects:
         """
         with self._engine.begin() as connection:
             tenant = rows.read_usable_tenant(connection, tenant_id)
-            act = Act(
-                at=now,
-                actor=caller.key_id,
-                role=caller.role,
-                tenant_id=tenant.tenant_id,
-                incarnation=tenant.incarnation,
-                method="ExportSubject",
-                resource="",
-                outcome=OK,
-            )
-            self._audit.append(connection, act)
+            self._note(connection, tenant, caller, "ExportSubject", now)
         return tenant
+
+    def note_given(self, tenant: Tenant, caller: Caller, method: str, *, now: Micros) -> None:
+        """Note in the audit log that content of the tenant was given."""
+        with self._engine.begin() as connection:
+            self._note(connection, tenant, caller, method, now)
+
+    def _note(
+        self, connection: Connection, tenant: Tenant, caller: Caller, method: str, now: Micros
+    ) -> None:
+        act = Act(
+            at=now,
+            actor=caller.key_id,
+            role=caller.role,
+            tenant_id=tenant.tenant_id,
+            incarnation=tenant.incarnation,
+            method=method,
+            resource="",
+            outcome=OK,
+        )
+        self._audit.append(connection, act)
 
     def devices_of(self, tenant: Tenant, subject: Subject) -> list[Device]:
         """The subject's devices by id, revoked ones too."""

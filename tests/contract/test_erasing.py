@@ -35,7 +35,7 @@ STAYS = {"streams", "graveyard", "erasures", "requests"}
 
 
 def eraser(server: Server) -> Eraser:
-    return Eraser({"main": server.shard}, server.snapshots, lambda: server.now)
+    return Eraser({"main": server.shard}, server.snapshots, server.archives, lambda: server.now)
 
 
 def erase(server: Server, subject: Subject = ALICE) -> PurgeReceipt:

@@ -23,8 +23,8 @@ DEVICE = v1.Device(device_id="phone-1", display_name="a phone")
 
 
 def export(server: Server, subject: Subject = ALICE) -> list[str]:
-    eraser = Eraser({"main": server.shard}, server.snapshots, lambda: server.now)
-    subjects = Subjects(Router({"main": server.shard}), eraser, lambda: server.now)
+    eraser = Eraser({"main": server.shard}, server.snapshots, server.archives, lambda: server.now)
+    subjects = Subjects(Router({"main": server.shard}), eraser, server.archives, lambda: server.now)
     return list(subjects.export(server.tenant, subject, [DEVICE]))
 
 
@@ -92,7 +92,7 @@ def test_of_nobody_there_is_nothing(server: Server) -> None:
 def test_of_an_erased_subject_only_the_ids_of_its_memories_are_left(server: Server) -> None:
     plant(server)
     before = export(server)
-    eraser = Eraser({"main": server.shard}, server.snapshots, lambda: server.now)
+    eraser = Eraser({"main": server.shard}, server.snapshots, server.archives, lambda: server.now)
     eraser.erase(server.tenant, ALICE, server.now)
     lines = export(server)
     assert set(json.loads(lines[-1])["counts"]) == {"deletion", "device"}

@@ -45,7 +45,11 @@ class Place:
 
     def purger(self) -> Purger:
         return Purger(
-            {"main": self.server.shard}, self.registry.lives, self.snapshots, lambda: self.server.now
+            {"main": self.server.shard},
+            self.registry.lives,
+            self.snapshots,
+            self.server.archives,
+            lambda: self.server.now,
         )
 
     def tenant(self, tenant_id: str) -> Tenant:

@@ -83,6 +83,7 @@ TAKES: dict[str, Kind] = {
     "ConversationMessage.id": Kind.NAME,
     "conversation_id": Kind.NAME,
     "message_ids": Kind.NAME,
+    "upload_id": Kind.NAME,
     "scope": Kind.NAME,
     "scopes": Kind.NAME,
     # who

@@ -54,6 +54,11 @@ def platform(request: Callable[[Home], Message]) -> list[Row]:
     return [Row(PLATFORM, request), denied(request)]
 
 
+def own(request: Callable[[Home], Message]) -> list[Row]:
+    """By the tenant's own admin; a platform admin is refused, whatever it names."""
+    return [Row(ADMIN, request), Row(PLATFORM, request, refused="a tenant's own admin's alone")]
+
+
 def denied(request: Callable[[Home], Message]) -> Row:
     """By a tenant's own admin, who may not."""
     return Row(ADMIN, request, refused="a platform admin's alone")
@@ -307,6 +312,18 @@ ROWS: dict[str, list[Row]] = {
     "TenantAdminService/EraseSubject": admins(
         lambda home: v1.EraseSubjectRequest(**home.tenant, user_id=home.nobody())
     ),
+    "TenantAdminService/ExportTenant": own(lambda home: v1.ExportTenantRequest(**at_rest(home).tenant)),
+    "TenantAdminService/DownloadExport": own(
+        lambda home: v1.DownloadExportRequest(**home.tenant, operation_id=exported(home))
+    ),
+    "TenantAdminService/UploadImport": own(
+        lambda home: v1.UploadImportRequest(**home.tenant, upload_id="a file", chunk=b"{}")
+    ),
+    "TenantAdminService/ImportTenant": own(
+        lambda home: v1.ImportTenantRequest(
+            **at_rest(home).tenant, upload_id="a file", sha256="0" * 64, validate_only=True
+        )
+    ),
     "TenantAdminService/GetUsage": admins(lambda home: v1.GetUsageRequest(**home.tenant, page_size=1)),
     "TenantAdminService/ListAuditEvents": admins(
         lambda home: v1.ListAuditEventsRequest(**home.tenant, page_size=1)
@@ -335,6 +352,24 @@ ROWS: dict[str, list[Row]] = {
     ],
     "TenantAdminService/VerifyAuditEvents": platform(lambda home: v1.VerifyAuditEventsRequest()),
 }
+
+
+def at_rest(home: Home) -> Home:
+    """The tenant, once no operation has it for itself."""
+    open_ones = v1.ListTenantOperationsRequest(**home.tenant, open_only=True)
+    listed = home.admin("ListTenantOperations", open_ones)
+    assert isinstance(listed, v1.ListTenantOperationsResponse)
+    for one in listed.operations:
+        home.admin("WaitTenantOperation", v1.WaitTenantOperationRequest(operation_id=one.operation.id))
+    return home
+
+
+def exported(home: Home) -> str:
+    """An operation that wrote an export."""
+    begun = home.admin("ExportTenant", v1.ExportTenantRequest(**at_rest(home).tenant))
+    assert isinstance(begun, v1.ExportTenantResponse)
+    at_rest(home)
+    return begun.operation.operation.id
 
 
 def job_of(home: Home) -> str:

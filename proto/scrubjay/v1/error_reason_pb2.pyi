@@ -112,6 +112,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: another operation has the tenant, or the shard, for itself; the metadata names it. Wait
     for its end, or cancel it.
     """
+    ERROR_REASON_TENANT_NOT_EMPTY: _ErrorReason.ValueType  # 39
+    """FAILED_PRECONDITION: something was written to the tenant before. Import into a new one."""
+    ERROR_REASON_EXPORT_GONE: _ErrorReason.ValueType  # 40
+    """NOT_FOUND: the file of the export is not here: it was deleted after its 7 days, or with an erased subject, or
+    another server has it. Export anew.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -205,5 +211,11 @@ Trying again does not help.
 ERROR_REASON_OPERATION_UNDER_WAY: ErrorReason.ValueType  # 38
 """FAILED_PRECONDITION: another operation has the tenant, or the shard, for itself; the metadata names it. Wait
 for its end, or cancel it.
+"""
+ERROR_REASON_TENANT_NOT_EMPTY: ErrorReason.ValueType  # 39
+"""FAILED_PRECONDITION: something was written to the tenant before. Import into a new one."""
+ERROR_REASON_EXPORT_GONE: ErrorReason.ValueType  # 40
+"""NOT_FOUND: the file of the export is not here: it was deleted after its 7 days, or with an erased subject, or
+another server has it. Export anew.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -1973,6 +1973,8 @@ class TenantOperationResult(_message.Message):
 
     MOVE_TENANT_FIELD_NUMBER: _builtins.int
     DRAIN_SHARD_FIELD_NUMBER: _builtins.int
+    EXPORT_TENANT_FIELD_NUMBER: _builtins.int
+    IMPORT_TENANT_FIELD_NUMBER: _builtins.int
     REINDEX_TENANT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def move_tenant(self) -> Global___MoveTenantResult:
@@ -1983,6 +1985,14 @@ class TenantOperationResult(_message.Message):
         """Of DrainShard."""
 
     @_builtins.property
+    def export_tenant(self) -> Global___ExportTenantResult:
+        """Of ExportTenant."""
+
+    @_builtins.property
+    def import_tenant(self) -> Global___ImportTenantResult:
+        """Of ImportTenant."""
+
+    @_builtins.property
     def reindex_tenant(self) -> Global___ReindexTenantResult:
         """Of ReindexTenant."""
 
@@ -1991,13 +2001,15 @@ class TenantOperationResult(_message.Message):
         *,
         move_tenant: Global___MoveTenantResult | None = ...,
         drain_shard: Global___DrainShardResult | None = ...,
+        export_tenant: Global___ExportTenantResult | None = ...,
+        import_tenant: Global___ImportTenantResult | None = ...,
         reindex_tenant: Global___ReindexTenantResult | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "reindex_tenant", b"reindex_tenant", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "export_tenant", b"export_tenant", "import_tenant", b"import_tenant", "move_tenant", b"move_tenant", "reindex_tenant", b"reindex_tenant", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "move_tenant", b"move_tenant", "reindex_tenant", b"reindex_tenant", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drain_shard", b"drain_shard", "export_tenant", b"export_tenant", "import_tenant", b"import_tenant", "move_tenant", b"move_tenant", "reindex_tenant", b"reindex_tenant", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["move_tenant", "drain_shard", "reindex_tenant"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["move_tenant", "drain_shard", "export_tenant", "import_tenant", "reindex_tenant"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
@@ -2553,3 +2565,367 @@ class WaitTenantOperationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitTenantOperationResponse: _TypeAlias = WaitTenantOperationResponse  # noqa: Y015
+
+@_typing.final
+class ExportTenantRequest(_message.Message):
+    """Request of ExportTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportTenantRequest: _TypeAlias = ExportTenantRequest  # noqa: Y015
+
+@_typing.final
+class ExportTenantResponse(_message.Message):
+    """Response of ExportTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """The operation, which has begun."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportTenantResponse: _TypeAlias = ExportTenantResponse  # noqa: Y015
+
+@_typing.final
+class ExportTenantResult(_message.Message):
+    """What an ExportTenant wrote."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    COUNTS_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """The file's bytes: lines of JSON in gzip, the last one a manifest."""
+    sha256: _builtins.str
+    """The file's SHA-256, in hexadecimal."""
+    @_builtins.property
+    def counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How many lines there are of each kind."""
+
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When the file is deleted."""
+
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+        counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "expires_at", b"expires_at", "sha256", b"sha256", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExportTenantResult: _TypeAlias = ExportTenantResult  # noqa: Y015
+
+@_typing.final
+class DownloadExportRequest(_message.Message):
+    """Request of DownloadExport."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    OPERATION_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant."""
+    operation_id: _builtins.str
+    """The operation that wrote it, and has succeeded."""
+    offset: _builtins.int
+    """Bytes of the file to leave out: what is there already of a download that was cut off."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        operation_id: _builtins.str = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "operation_id", b"operation_id", "tenant_id", b"tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DownloadExportRequest: _TypeAlias = DownloadExportRequest  # noqa: Y015
+
+@_typing.final
+class DownloadExportResponse(_message.Message):
+    """Response of DownloadExport."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    chunk: _builtins.bytes
+    """The next bytes, at most 1 MiB."""
+    def __init__(
+        self,
+        *,
+        chunk: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DownloadExportResponse: _TypeAlias = DownloadExportResponse  # noqa: Y015
+
+@_typing.final
+class UploadImportRequest(_message.Message):
+    """Request of UploadImport."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    UPLOAD_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    CHUNK_FIELD_NUMBER: _builtins.int
+    tenant_id: _builtins.str
+    """The tenant."""
+    upload_id: _builtins.str
+    """Names the file, at most 128 bytes, such as its digest. What is there of it is kept for 7 days."""
+    offset: _builtins.int
+    """Where in the file the part begins: 0, or a size_bytes from before."""
+    chunk: _builtins.bytes
+    """The part, at most 3 MiB. Empty: only say how much is there."""
+    def __init__(
+        self,
+        *,
+        tenant_id: _builtins.str = ...,
+        upload_id: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        chunk: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "offset", b"offset", "tenant_id", b"tenant_id", "upload_id", b"upload_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UploadImportRequest: _TypeAlias = UploadImportRequest  # noqa: Y015
+
+@_typing.final
+class UploadImportResponse(_message.Message):
+    """Response of UploadImport."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    size_bytes: _builtins.int
+    """How many bytes of the file are there now, from its beginning."""
+    def __init__(
+        self,
+        *,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UploadImportResponse: _TypeAlias = UploadImportResponse  # noqa: Y015
+
+@_typing.final
+class ImportTenantRequest(_message.Message):
+    """Request of ImportTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    TENANT_ID_FIELD_NUMBER: _builtins.int
+    UPLOAD_ID_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """Makes a repeat safe for 24 hours: the same id and body get the first answer."""
+    tenant_id: _builtins.str
+    """The tenant."""
+    upload_id: _builtins.str
+    """The file, uploaded whole."""
+    sha256: _builtins.str
+    """The file's SHA-256, in hexadecimal."""
+    validate_only: _builtins.bool
+    """Only read and judge the file, and store nothing of it; the tenant may hold something."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        tenant_id: _builtins.str = ...,
+        upload_id: _builtins.str = ...,
+        sha256: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "sha256", b"sha256", "tenant_id", b"tenant_id", "upload_id", b"upload_id", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportTenantRequest: _TypeAlias = ImportTenantRequest  # noqa: Y015
+
+@_typing.final
+class ImportTenantResponse(_message.Message):
+    """Response of ImportTenant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def operation(self) -> Global___TenantOperation:
+        """The operation, which has begun."""
+
+    def __init__(
+        self,
+        *,
+        operation: Global___TenantOperation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operation", b"operation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportTenantResponse: _TypeAlias = ImportTenantResponse  # noqa: Y015
+
+@_typing.final
+class ImportProblem(_message.Message):
+    """What is wrong with a file."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    line: _builtins.int
+    """The line, from 1."""
+    description: _builtins.str
+    """What is wrong with it."""
+    def __init__(
+        self,
+        *,
+        line: _builtins.int = ...,
+        description: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "line", b"line"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportProblem: _TypeAlias = ImportProblem  # noqa: Y015
+
+@_typing.final
+class ImportTenantResult(_message.Message):
+    """What an ImportTenant stored, or found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class CountsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    COUNTS_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    SOURCE_TENANT_ID_FIELD_NUMBER: _builtins.int
+    EXPORTED_AT_FIELD_NUMBER: _builtins.int
+    source_tenant_id: _builtins.str
+    """The tenant that was exported."""
+    @_builtins.property
+    def counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """How many lines there are of each kind."""
+
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ImportProblem]:
+        """With validate_only, what is wrong with the file: the first problems, at most 20. Empty: nothing is."""
+
+    @_builtins.property
+    def exported_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was exported."""
+
+    def __init__(
+        self,
+        *,
+        counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        problems: _abc.Iterable[Global___ImportProblem] | None = ...,
+        source_tenant_id: _builtins.str = ...,
+        exported_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["exported_at", b"exported_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counts", b"counts", "exported_at", b"exported_at", "problems", b"problems", "source_tenant_id", b"source_tenant_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ImportTenantResult: _TypeAlias = ImportTenantResult  # noqa: Y015

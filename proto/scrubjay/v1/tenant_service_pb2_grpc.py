@@ -125,6 +125,26 @@ class TenantAdminServiceStub(object):
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
                 response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
                 _registered_method=True)
+        self.ExportTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ExportTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportTenantResponse.FromString,
+                _registered_method=True)
+        self.DownloadExport = channel.unary_stream(
+                '/scrubjay.v1.TenantAdminService/DownloadExport',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.DownloadExportRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.DownloadExportResponse.FromString,
+                _registered_method=True)
+        self.UploadImport = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/UploadImport',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UploadImportRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UploadImportResponse.FromString,
+                _registered_method=True)
+        self.ImportTenant = channel.unary_unary(
+                '/scrubjay.v1.TenantAdminService/ImportTenant',
+                request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ImportTenantRequest.SerializeToString,
+                response_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ImportTenantResponse.FromString,
+                _registered_method=True)
         self.ReindexTenant = channel.unary_unary(
                 '/scrubjay.v1.TenantAdminService/ReindexTenant',
                 request_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ReindexTenantRequest.SerializeToString,
@@ -317,6 +337,37 @@ class TenantAdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportTenant(self, request, context):
+        """Writes all that is held of a tenant, private memories too, to a file of the server, which DownloadExport gives:
+        a long operation. The tenant's own admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DownloadExport(self, request, context):
+        """Returns the file of an export, from anywhere in it. The tenant's own admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UploadImport(self, request, context):
+        """Takes a part of a file to be imported. A part that is there already changes nothing. The tenant's own admins
+        only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportTenant(self, request, context):
+        """Fills a tenant to which nothing was ever written with what an uploaded export holds: a long operation. The
+        tenant's own admins only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ReindexTenant(self, request, context):
         """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
         admins only.
@@ -482,6 +533,26 @@ def add_TenantAdminServiceServicer_to_server(servicer, server):
                     servicer.EraseSubject,
                     request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.FromString,
                     response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.SerializeToString,
+            ),
+            'ExportTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExportTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ExportTenantResponse.SerializeToString,
+            ),
+            'DownloadExport': grpc.unary_stream_rpc_method_handler(
+                    servicer.DownloadExport,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.DownloadExportRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.DownloadExportResponse.SerializeToString,
+            ),
+            'UploadImport': grpc.unary_unary_rpc_method_handler(
+                    servicer.UploadImport,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.UploadImportRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.UploadImportResponse.SerializeToString,
+            ),
+            'ImportTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.ImportTenant,
+                    request_deserializer=scrubjay_dot_v1_dot_tenant__service__pb2.ImportTenantRequest.FromString,
+                    response_serializer=scrubjay_dot_v1_dot_tenant__service__pb2.ImportTenantResponse.SerializeToString,
             ),
             'ReindexTenant': grpc.unary_unary_rpc_method_handler(
                     servicer.ReindexTenant,
@@ -1021,6 +1092,114 @@ class TenantAdminService(object):
             '/scrubjay.v1.TenantAdminService/EraseSubject',
             scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectRequest.SerializeToString,
             scrubjay_dot_v1_dot_tenant__service__pb2.EraseSubjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ExportTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ExportTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ExportTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DownloadExport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/DownloadExport',
+            scrubjay_dot_v1_dot_tenant__service__pb2.DownloadExportRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.DownloadExportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UploadImport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/UploadImport',
+            scrubjay_dot_v1_dot_tenant__service__pb2.UploadImportRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.UploadImportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/scrubjay.v1.TenantAdminService/ImportTenant',
+            scrubjay_dot_v1_dot_tenant__service__pb2.ImportTenantRequest.SerializeToString,
+            scrubjay_dot_v1_dot_tenant__service__pb2.ImportTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

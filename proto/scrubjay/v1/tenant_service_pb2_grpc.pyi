@@ -89,6 +89,20 @@ class TenantAdminServiceStub:
     """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
     it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
     """
+    ExportTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ExportTenantRequest, _tenant_service_pb2.ExportTenantResponse]
+    """Writes all that is held of a tenant, private memories too, to a file of the server, which DownloadExport gives:
+    a long operation. The tenant's own admins only.
+    """
+    DownloadExport: _grpc.UnaryStreamMultiCallable[_tenant_service_pb2.DownloadExportRequest, _tenant_service_pb2.DownloadExportResponse]
+    """Returns the file of an export, from anywhere in it. The tenant's own admins only."""
+    UploadImport: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.UploadImportRequest, _tenant_service_pb2.UploadImportResponse]
+    """Takes a part of a file to be imported. A part that is there already changes nothing. The tenant's own admins
+    only.
+    """
+    ImportTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ImportTenantRequest, _tenant_service_pb2.ImportTenantResponse]
+    """Fills a tenant to which nothing was ever written with what an uploaded export holds: a long operation. The
+    tenant's own admins only.
+    """
     ReindexTenant: _grpc.UnaryUnaryMultiCallable[_tenant_service_pb2.ReindexTenantRequest, _tenant_service_pb2.ReindexTenantResponse]
     """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
     admins only.
@@ -176,6 +190,20 @@ class TenantAdminServiceAsyncStub(TenantAdminServiceStub):
     EraseSubject: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.EraseSubjectRequest, _tenant_service_pb2.EraseSubjectResponse]  # type: ignore[assignment]
     """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
     it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
+    """
+    ExportTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ExportTenantRequest, _tenant_service_pb2.ExportTenantResponse]  # type: ignore[assignment]
+    """Writes all that is held of a tenant, private memories too, to a file of the server, which DownloadExport gives:
+    a long operation. The tenant's own admins only.
+    """
+    DownloadExport: _aio.UnaryStreamMultiCallable[_tenant_service_pb2.DownloadExportRequest, _tenant_service_pb2.DownloadExportResponse]  # type: ignore[assignment]
+    """Returns the file of an export, from anywhere in it. The tenant's own admins only."""
+    UploadImport: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.UploadImportRequest, _tenant_service_pb2.UploadImportResponse]  # type: ignore[assignment]
+    """Takes a part of a file to be imported. A part that is there already changes nothing. The tenant's own admins
+    only.
+    """
+    ImportTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ImportTenantRequest, _tenant_service_pb2.ImportTenantResponse]  # type: ignore[assignment]
+    """Fills a tenant to which nothing was ever written with what an uploaded export holds: a long operation. The
+    tenant's own admins only.
     """
     ReindexTenant: _aio.UnaryUnaryMultiCallable[_tenant_service_pb2.ReindexTenantRequest, _tenant_service_pb2.ReindexTenantResponse]  # type: ignore[assignment]
     """Begins to take a tenant's vectors to another embedding space while it serves. A long operation. Platform
@@ -369,6 +397,44 @@ class TenantAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_tenant_service_pb2.EraseSubjectResponse, _abc.Awaitable[_tenant_service_pb2.EraseSubjectResponse]]:
         """Deletes all that is held of one subject for ever, and tells its devices to delete what they hold. Cut off,
         it goes on where it was when it is called again. Platform admins, and the tenant's own admins.
+        """
+
+    @_abc_1.abstractmethod
+    def ExportTenant(
+        self,
+        request: _tenant_service_pb2.ExportTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ExportTenantResponse, _abc.Awaitable[_tenant_service_pb2.ExportTenantResponse]]:
+        """Writes all that is held of a tenant, private memories too, to a file of the server, which DownloadExport gives:
+        a long operation. The tenant's own admins only.
+        """
+
+    @_abc_1.abstractmethod
+    def DownloadExport(
+        self,
+        request: _tenant_service_pb2.DownloadExportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_tenant_service_pb2.DownloadExportResponse], _abc.AsyncIterator[_tenant_service_pb2.DownloadExportResponse]]:
+        """Returns the file of an export, from anywhere in it. The tenant's own admins only."""
+
+    @_abc_1.abstractmethod
+    def UploadImport(
+        self,
+        request: _tenant_service_pb2.UploadImportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.UploadImportResponse, _abc.Awaitable[_tenant_service_pb2.UploadImportResponse]]:
+        """Takes a part of a file to be imported. A part that is there already changes nothing. The tenant's own admins
+        only.
+        """
+
+    @_abc_1.abstractmethod
+    def ImportTenant(
+        self,
+        request: _tenant_service_pb2.ImportTenantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_tenant_service_pb2.ImportTenantResponse, _abc.Awaitable[_tenant_service_pb2.ImportTenantResponse]]:
+        """Fills a tenant to which nothing was ever written with what an uploaded export holds: a long operation. The
+        tenant's own admins only.
         """
 
     @_abc_1.abstractmethod
