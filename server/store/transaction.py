@@ -7,9 +7,11 @@ database's dialect and run with named parameters; the pool and the dialects stay
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Dialect, Engine, event
@@ -21,6 +23,9 @@ from scrubjay.errors import ScrubjayError, StorageUnavailable
 from tenants import database
 
 Row = tuple[Any, ...]
+InOrder = Callable[[Mapping[str, object]], Sequence[object]]
+_NAMED = re.compile(r":([A-Za-z_]\w*)")
+"""A value in a statement: it holds no other colon."""
 
 
 class LostRace(Exception):
@@ -124,9 +129,10 @@ class Transaction:
         """The count of rows that were written, over all of ``rows``, of which there is at least one."""
         if len(rows) == 1:
             return self.run(statement, rows[0])
+        sql, in_order = self._statements.of_many(statement)
         cursor = self._driver.cursor()
         try:
-            cursor.executemany(self._statements[statement], rows)
+            cursor.executemany(sql, rows if in_order is None else map(in_order, rows))
         except self._errors as error:
             database.raise_mapped(error)
         return int(cursor.rowcount)
@@ -167,6 +173,18 @@ class Statements(dict[ClauseElement, str]):
         super().__init__()
         self.dialect_name = dialect.name
         self._dialect = sqlite.dialect(paramstyle="named") if dialect.name == "sqlite" else dialect
+        self._of_many: dict[ClauseElement, tuple[str, InOrder | None]] = {}
+
+    def of_many(self, statement: ClauseElement) -> tuple[str, InOrder | None]:
+        """The statement as it is run for many rows, and what puts a row's values in its order, where it takes
+        them so: SQLite looks each one up by its name in every row."""
+        known = self._of_many.get(statement)
+        if known is None:
+            sql = self[statement]
+            names = _NAMED.findall(sql) if self.dialect_name == "sqlite" else ()
+            known = (_NAMED.sub("?", sql), itemgetter(*names)) if len(names) > 1 else (sql, None)
+            self._of_many[statement] = known
+        return known
 
     def __missing__(self, statement: ClauseElement) -> str:
         compiled = statement.compile(dialect=self._dialect)
