@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from server.ingest.entities.entity import SUBJECT, Claim, EntityKind, Mention
-from server.ingest.entities.placed import Form, Placed, Told, form
+from server.ingest.entities.placed import Form, Forms, Placed, Told, form
 from server.ingest.entities.words import ANIMALS, SURNAMES, ZH_KIN, ZH_PLACES, ZH_TOOLS
 
 _HAN = "\u4e00-\u9fff"
@@ -77,7 +77,7 @@ _IN = r"(?<![不现正实])在"
 _FIRM = rf"(?P<what>(?!不|没)(?:(?!的|里面|上班|工作|任职|就职|实习)[{_HAN}A-Za-z0-9·&.\- ]){{2,16}}?)"
 _LIKED = r"(?P<thing>[^，。！？、；,.!?;\s…~～]{1,12})"
 
-_FORMS: tuple[Form, ...] = (
+_FORMS = Forms(
     *form(
         "works_at",
         EntityKind.ORGANISATION,
@@ -283,8 +283,8 @@ def claims(seen: str, text: str) -> Iterator[Told]:
         for group, ended in (("what", True), ("new", False)):
             product = Mention(text[slice(*match.span(group))], EntityKind.PRODUCT)
             yield Told(match.start(group), Claim(SUBJECT, "uses", product, ended))
-    for one in _FORMS:
-        for match in one.pattern.finditer(seen) if any(word in seen for word in one.words) else ():
+    for one in _FORMS.within(seen):
+        for match in one.pattern.finditer(seen):
             if (told := _told(seen, text, match, one)) is not None:
                 yield told
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from server.ingest.entities.entity import SUBJECT, Claim, EntityKind, Mention
-from server.ingest.entities.placed import Form, Placed, Told, form
+from server.ingest.entities.placed import Form, Forms, Placed, Told, form
 from server.ingest.entities.words import (
     ANIMALS,
     BEGINNINGS,
@@ -40,6 +40,9 @@ _TOOL = re.compile(
     + r")(?![\w@+#-])",
     re.IGNORECASE,
 )
+_LETTERS = re.compile("[a-z]+")
+_TOOL_BEGINNINGS = frozenset(beginning[0] for tool in TOOLS if (beginning := _LETTERS.match(tool)))
+"""The letters that tools begin with, up to a sign or a space."""
 _PLAIN_WORDS = frozenset(
     ("excel", "notion", "slack", "zoom", "windows", "swift", "rust", "ruby", "react", "java")
 )
@@ -87,7 +90,7 @@ _MARRIED = re.compile(rf"{_I}{_BE}{_ADVERB} (?P<how>married|engaged) to (?P<name
 
 _FIRM = rf"(?:the )?(?P<what>{_NAME})"
 _ENDS = r"(?: no longer {0}| used to {0}|{1} no longer {2}| (?:don['’]t|do not) {0})"
-_FORMS: tuple[Form, ...] = (
+_FORMS = Forms(
     *form(
         "works_at",
         EntityKind.ORGANISATION,
@@ -244,7 +247,7 @@ def entities(text: str) -> Iterator[Placed]:
     for match in _PROJECT.finditer(text) if "roject" in text else ():
         group = "after" if match["after"] else "before"
         yield Placed(*match.span(group), Mention(match[group], EntityKind.PRODUCT))
-    for match in _TOOL.finditer(text):
+    for match in _TOOL.finditer(text) if _may_name_tool(text) else ():
         name = match[0]
         is_word = name.lower() in _PLAIN_WORDS and (name.islower() or not match.start())
         if not is_word:
@@ -253,10 +256,15 @@ def entities(text: str) -> Iterator[Placed]:
         yield from _capitalised(text)
 
 
+def _may_name_tool(text: str) -> bool:
+    """Whether it is worth looking for tools."""
+    return not text.isascii() or not _TOOL_BEGINNINGS.isdisjoint(_LETTERS.findall(text.lower()))
+
+
 def _is_title_case(text: str) -> bool:
     """Whether capitals say nothing here: a heading, or somebody who shouts."""
-    words = [word for word in text.split() if word[:1].isalpha()]
-    high = sum(word[0].isupper() for word in words)
+    words = [word for word in text.split() if word[0].isalpha()]
+    high = len([word for word in words if word[0].isupper()])
     return len(words) > 4 and high > 0.7 * len(words)
 
 
@@ -316,8 +324,8 @@ def claims(text: str) -> Iterator[Told]:
         for group, ended in (("what", True), ("new", False)):
             product = Mention(match[group], EntityKind.PRODUCT)
             yield Told(match.start(group), Claim(SUBJECT, "uses", product, ended))
-    for one in _FORMS:
-        for match in one.pattern.finditer(text) if any(word in text for word in one.words) else ():
+    for one in _FORMS.within(text):
+        for match in one.pattern.finditer(text):
             if (told := _told(text, match, one)) is not None:
                 yield told
 

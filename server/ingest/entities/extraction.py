@@ -77,10 +77,10 @@ def _addresses(text: str) -> Iterator[Placed]:
 
 
 def _of_sentence(text: str, speaker: Mention | None) -> tuple[list[Placed], list[Told]]:
-    is_chinese = _HAN.search(text) is not None
+    is_chinese = not text.isascii() and _HAN.search(text) is not None
     places: list[Placed] = []
     told: list[Told] = []
-    asks = _ASKS.search(text) is not None
+    asks = (is_chinese or "?" in text or "？" in text) and _ASKS.search(text) is not None
     if is_chinese:
         seen = simplified(text)
         places += chinese.entities(seen, text)

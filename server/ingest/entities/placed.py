@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from server.ingest.entities.entity import Claim, EntityKind, Mention
@@ -41,3 +42,16 @@ def form(
     return tuple(
         Form(relation, kind, tuple(words.split()), re.compile(pattern), ended) for pattern in patterns
     )
+
+
+class Forms:
+    """Ways to say things, in the order in which they are looked for."""
+
+    def __init__(self, *forms: Form) -> None:
+        self._forms = forms
+        self._words = tuple({word for one in forms for word in one.words})
+
+    def within(self, text: str) -> Iterator[Form]:
+        """Those that the text has a word of."""
+        said = {word for word in self._words if word in text}
+        return (one for one in self._forms if not said.isdisjoint(one.words)) if said else iter(())
