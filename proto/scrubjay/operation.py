@@ -29,6 +29,7 @@ from scrubjay.memory import (
     id_bytes,
     id_text,
     local_violation,
+    subject_of,
     text_violation,
     violations,
 )
@@ -173,12 +174,13 @@ def _sized(field: str, value: bytes, size: int) -> bytes:
 
 
 def _check_created(memory: Memory, subject: Subject) -> None:
-    if memory.subject != subject:
+    if subject_of(memory.user_id, memory.agent_id, memory.run_id) != subject:
         raise InvalidField.of("memory.user_id", f"names another subject than this device's, {subject.key!r}")
-    wrong = [*violations(memory)]
+    wrong = violations(memory)
     if (local := local_violation("privacy_level", memory.privacy_level)) is not None:
         wrong.append(local)
-    check(*(violation.under("memory") for violation in wrong))
+    if wrong:
+        check(*(violation.under("memory") for violation in wrong))
 
 
 def _check_written(values: Mapping[str, JsonValue]) -> None:

@@ -31,6 +31,8 @@ STAMP_BYTES = 24
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_CACHED_INSTANTS = 64
 """All commits of a batch share one."""
+_MAX_CACHED_NAMES = 256
+"""Lists of fields that were written at once: nearly all memories have one of a few."""
 _MAX_TIME = (253_402_300_799_999 << COUNTER_BITS) | 0xFFFF
 _LAYOUT = struct.Struct(">Q16s")
 _TIME_TEXT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z\.[0-9a-f]{4}")
@@ -142,17 +144,22 @@ _COUNT = struct.Struct(">H")
 
 def pack_field_stamps(stamps: Mapping[str, Stamp]) -> bytes:
     """Stamps by field, grouped by stamp: a memory written at once costs one stamp and its names."""
-    groups: dict[Stamp, list[bytes]] = {}
+    groups: dict[Stamp, list[str]] = {}
     last, group = None, []
     for field, stamp in sorted(stamps.items()):
         if stamp is not last:  # mostly it is, and hashing one is slow
             last, group = stamp, groups.setdefault(stamp, [])
-        group.append(field.encode())
+        group.append(field)
     parts = [bytes([_VERSION])]
     for stamp, fields in groups.items():
-        parts += [stamp.pack(), _COUNT.pack(len(fields))]
-        parts += [part for field in fields for part in (_COUNT.pack(len(field)), field)]
+        parts += [stamp.pack(), _pack_names(tuple(fields))]
     return b"".join(parts)
+
+
+@lru_cache(_MAX_CACHED_NAMES)
+def _pack_names(fields: tuple[str, ...]) -> bytes:
+    encoded = [field.encode() for field in fields]
+    return _COUNT.pack(len(fields)) + b"".join(_COUNT.pack(len(each)) + each for each in encoded)
 
 
 def unpack_field_stamps(packed: bytes) -> dict[str, Stamp]:

@@ -31,8 +31,14 @@ _MICROS_PER_SECOND = 1_000_000
 
 def to_timestamp(time: Micros) -> timestamp_pb2.Timestamp:
     """Microseconds since 1970 as a Timestamp."""
+    message = timestamp_pb2.Timestamp()
+    _set_time(message, time)
+    return message
+
+
+def _set_time(message: timestamp_pb2.Timestamp, time: Micros) -> None:
     seconds, micros = divmod(time, _MICROS_PER_SECOND)
-    return timestamp_pb2.Timestamp(seconds=seconds, nanos=micros * 1000)
+    message.seconds, message.nanos = seconds, micros * 1000
 
 
 def from_timestamp(message: timestamp_pb2.Timestamp) -> Micros:
@@ -118,16 +124,17 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
         scope=memory.scope,
         category=memory.category,
         content=memory.content,
-        tags=sorted(memory.tags),
         confidence=memory.confidence,
         privacy_level=v1.PrivacyLevel.ValueType(memory.privacy_level),
         pinned=memory.pinned,
-        created_at=to_timestamp(memory.created_at),
-        updated_at=to_timestamp(commit_micros(commit_stamp)),
         owner_client_id=memory.owner_client_id,
         etag=to_etag(commit_stamp),
         superseded_by=memory.superseded_by or "",
     )
+    _set_time(message.created_at, memory.created_at)
+    _set_time(message.updated_at, commit_micros(commit_stamp))
+    if memory.tags:
+        message.tags.extend(sorted(memory.tags))
     if memory.metadata:
         message.metadata.CopyFrom(to_struct(memory.metadata))
     if memory.source != _NO_SOURCE:
@@ -140,10 +147,12 @@ def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
                 trust_class=memory.source.trust_class,
             )
         )
-    for name in ("valid_from", "valid_to", "expires_at"):
-        time: Micros | None = getattr(memory, name)
-        if time is not None:
-            getattr(message, name).CopyFrom(to_timestamp(time))
+    if memory.valid_from is not None:
+        _set_time(message.valid_from, memory.valid_from)
+    if memory.valid_to is not None:
+        _set_time(message.valid_to, memory.valid_to)
+    if memory.expires_at is not None:
+        _set_time(message.expires_at, memory.expires_at)
     return message
 
 
