@@ -341,11 +341,13 @@ class Batch:
         """What says already what a new memory says, that its sender sees; None where others wait for it."""
         if memory.superseded_by is not None or memory.id in self._waiting:
             return None
-        found = self._texts.stored(memory)
+        found, written = self._texts.stored(memory), self._texts.written(memory)
+        if not found and not written:
+            return None
         for stored in found:
             if stored.memory.id not in self._before:
                 self._before[stored.memory.id] = self._living[stored.memory.id] = stored
-        ids = {*(stored.memory.id for stored in found), *self._texts.written(memory)}
+        ids = {*(stored.memory.id for stored in found), *written}
         seen = (self._visible(memory_id, self._sender) for memory_id in ids)
         known = [stored.memory for stored in seen if stored is not None]
         return repeat_of(memory, known, self._sender.author.client_id, Micros(self._now_millis * 1000))

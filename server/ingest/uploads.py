@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
 
@@ -22,6 +22,7 @@ from scrubjay.operation import (
 from scrubjay.stamp import ReplicaId
 from server.ingest.entities.extraction import extract
 from server.ingest.entities.linking import NONE_KNOWN, Known, named_in, text_of
+from server.ingest.words import mark
 from server.store.replicas import AccessTotal, ReplicaMark
 
 
@@ -72,29 +73,28 @@ def chained(chain: bytes, encoded: Sequence[bytes]) -> bytes:
 class Arrived:
     """An operation as it arrived: what it is, or with ``refusal`` why it can be none.
 
-    ``vector`` is the encoded vector of the content that it writes; ``named`` is what that names and says.
+    ``content`` is the one that it writes, if any, ``vector`` the encoded vector of that, and ``named`` what
+    it names and says.
     """
 
     operation_id: OperationId
     operation: Operation | None
     refusal: str = ""
+    content: str | None = None
     vector: bytes | None = None
     named: Known = field(default_factory=dict)
 
     def read(self, vector: bytes | None) -> Arrived:
-        """The operation with the vector of its content, and what that names."""
-        return replace(self, vector=vector, named=self._named())
+        """The operation with the vector of its content, and what that names. Its mark is read too."""
+        if self.content is not None:
+            mark(self.content)
+        return Arrived(self.operation_id, self.operation, self.refusal, self.content, vector, self._named())
 
     def _named(self) -> Known:
         if self.operation is not None and self.operation.memory is not None:
             memory = self.operation.memory
             return {text_of(memory): named_in(memory)}
         return NONE_KNOWN if self.content is None else {(self.content, ""): extract(self.content)}
-
-    @property
-    def content(self) -> str | None:
-        """The content that it writes, if any."""
-        return None if self.operation is None else _content(self.operation)
 
 
 def arrive(upload: Upload, client_id: ClientId, subject: Subject) -> list[Arrived]:
@@ -112,7 +112,7 @@ def _arrive(
         operation = decode(encoded, replica_id, number, client_id, subject)
     except InvalidField as error:
         return Arrived(_id_of(encoded, replica_id, number), None, error.message)
-    return Arrived(operation.operation_id, operation)
+    return Arrived(operation.operation_id, operation, content=_content(operation))
 
 
 def _id_of(encoded: bytes, replica_id: ReplicaId, number: int) -> OperationId:

@@ -143,9 +143,10 @@ def words(text: str) -> tuple[str, ...]:
     return tuple(_compared(found)) or (plain.strip(),)
 
 
-@lru_cache(1024)
+@lru_cache(2048)
 def mark(text: str) -> int:
-    """The text's mark, a signed number of 64 bits."""
+    """The text's mark, a signed number of 64 bits. Those of the last texts are remembered, so that under a
+    lock they cost nothing whose texts were read before: two full batches of a device."""
     letters = "".join(
         word[0] + word[-1] if len(word) >= LEAST_MISSPELT and word.isalpha() else word for word in words(text)
     )
@@ -198,6 +199,8 @@ def _expanded(word: str) -> tuple[str, ...]:
 
 def _replaced(said: Sequence[str], phrases: _Phrases) -> list[str]:
     """The words with each phrase as what it says."""
+    if phrases.keys().isdisjoint(said):
+        return list(said)
     found: list[str] = []
     place = 0
     while place < len(said):
