@@ -38,3 +38,31 @@ def test_no_folder_of_secrets_is_not_this_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SCRUBJAY_SECRETS_DIR", "")
     assert Settings().chat_api_key.get_secret_value() == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"TLS_CERT": "server.pem"}, "SCRUBJAY_TLS_CERT and SCRUBJAY_TLS_KEY go together"),
+        ({"TLS_KEY": "server-key.pem"}, "SCRUBJAY_TLS_CERT and SCRUBJAY_TLS_KEY go together"),
+        ({"TLS_CLIENT_CA": "ca.pem"}, "SCRUBJAY_TLS_CLIENT_CA needs SCRUBJAY_TLS_CERT"),
+        ({"LISTEN": "0.0.0.0:7437"}, "give SCRUBJAY_TLS_CERT and SCRUBJAY_TLS_KEY"),
+        ({"LISTEN": "memory.example.com:7437"}, "is reachable from other machines"),
+    ],
+)
+def test_tls_is_whole_and_beyond_this_machine_it_is_needed(
+    settings: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(f"SCRUBJAY_{name}", value)
+    with pytest.raises(ValidationError, match=said):
+        Settings()
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "[::1]:0", "unix:socket"])
+def test_this_machine_needs_no_tls(listen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRUBJAY_LISTEN", listen)
+    assert Settings().tls_cert is None
+    monkeypatch.setenv("SCRUBJAY_LISTEN", "0.0.0.0:7437")
+    monkeypatch.setenv("SCRUBJAY_INSECURE", "1")
+    assert Settings().insecure
