@@ -128,8 +128,8 @@ class Settings(BaseSettings):
     upload_mib: int = Field(
         default=16_384,
         ge=1,
-        description="Disk for the files that one tenant uploads to be imported, in MiB; 100 000 memories with "
-        "their history are some 30.",
+        description="Disk for the files that one tenant uploads to be imported, in MiB; 100 000 memories "
+        "with their history are some 30.",
     )
     resident_mib: int = Field(
         default=1024,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import typer
 
-from tenants import device_commands, key_commands, operation_commands, shard_commands, tenant_commands
+from tenants import (
+    archive_commands,
+    device_commands,
+    key_commands,
+    operation_commands,
+    shard_commands,
+    tenant_commands,
+)
 from tenants.audit_command import audit
 from tenants.cli import CommandGroup
 from tenants.reindex_command import reindex
@@ -23,6 +30,7 @@ key_commands.add_commands(app)
 device_commands.add_commands(app)
 operation_commands.add_commands(app)
 shard_commands.add_commands(app)
+archive_commands.add_commands(app)
 app.command("export-subject")(export_subject)
 app.command("erase-subject")(erase_subject)
 app.command("audit")(audit)

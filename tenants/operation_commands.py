@@ -97,7 +97,7 @@ def report(
 def follow(stub: v1.TenantAdminServiceStub, operation: v1.TenantOperation) -> v1.TenantOperation:
     """The operation at its end, with a bar until then."""
     found, timeout = operation, Duration(seconds=LOOK_SECONDS)
-    with _bar() as progress:
+    with bar() as progress:
         task = progress.add_task("", total=None)
         while not found.operation.ended_at.ByteSize():
             stands = found.operation
@@ -110,8 +110,8 @@ def follow(stub: v1.TenantAdminServiceStub, operation: v1.TenantOperation) -> v1
 
 
 @contextmanager
-def _bar() -> Iterator[Progress]:
-    """On stderr, and for a person at a terminal alone."""
+def bar() -> Iterator[Progress]:
+    """Bars on stderr, and for a person at a terminal alone."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

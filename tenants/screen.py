@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
+from typing import Any
 
 import typer
 from google.protobuf.json_format import MessageToDict
@@ -225,8 +226,19 @@ def operation_table(operation: v1.TenantOperation) -> Table:
         *((("ended", _time(one.ended_at)),) if one.HasField("ended_at") else ()),
     ]
     for _, result in operation.result.ListFields():
-        lines += [(field.name.replace("_", " "), str(value)) for field, value in result.ListFields()]
+        lines += [(field.name.replace("_", " "), _result(value)) for field, value in result.ListFields()]
     return _details(*lines)
+
+
+def _result(value: Any) -> str:
+    """What came of an operation, a field of it."""
+    if isinstance(value, Timestamp):
+        return _time(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} {name}" for name, count in sorted(value.items()))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "\n".join(f"line {one.line} {one.description}" for one in value)
+    return str(value)
 
 
 def _done(operation: v1.LongRunningOperation) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -116,6 +117,26 @@ def test_every_row_of_the_tenant_goes_and_none_of_another(place: Place) -> None:
     assert {"index files", "device snapshots", "API keys", "devices"} < set(receipt.swept)
     assert receipt.finished_at == place.server.now
     assert place.purger().run(NEVER) == 0
+
+
+def test_its_exports_and_uploads_go_with_it(place: Place, tmp_path: Path) -> None:
+    doomed, kept, archives = place.tenant("doomed"), place.tenant("kept"), place.server.archives
+    for tenant in (doomed, kept):
+        archives.upload(tenant, "a file", 0, b"all that it has")
+        export = archives.export_path(tenant.incarnation, "0199bbbb-0000-7000-8000-000000000001")
+        export.parent.mkdir(parents=True)
+        export.write_bytes(b"all that it has")
+    place.delete(doomed)
+    assert place.purger().run(NEVER) == 1
+    receipt = place.registry.get_tenant("doomed").purge
+    assert receipt is not None
+    assert receipt.swept["exports and uploads"] == 2
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and b"all that it" in path.read_bytes()]
+    assert [kept.incarnation in str(path) for path in left] == [True, True]
+    for days, count in ((6, 2), (8, 0)):  # files are as old as the disk's clock says
+        place.server.now = Micros(time.time_ns() // 1000 + days * DAY)
+        archives.collect(NEVER)
+        assert archives.count_of(kept.incarnation) == count
 
 
 def test_nothing_is_purged_before_the_grace_has_passed_and_everyone_was_told(place: Place) -> None:
