@@ -354,7 +354,7 @@ def _run_beside(
     marks = heads.HeadMarks(settings.data_dir, shards)
     stack.callback(marks.write)
     stack.enter_context(closing(Periodic("marks", heads.INTERVAL_SECONDS, marks.write)))
-    collector = collection.Collector(shards.values(), settings.tombstone_days, clock)
+    collector = collection.Collector(shards.values(), settings.tombstone_days, clock, registry.retaining)
     stack.enter_context(closing(Periodic("collection", collection.INTERVAL_SECONDS, collector.run)))
     linker = linking.Linker(shards.values())
     stack.enter_context(closing(Periodic("links", linking.INTERVAL_SECONDS, linker.run)))

@@ -7,11 +7,12 @@ kept it. So the past costs what has happened since, and a memory that nobody tou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
 from scrubjay import v1
+from scrubjay.errors import HistoryForgotten
 from scrubjay.memory import ClientId, JsonValue, Memory, MemoryId, Subject
 from scrubjay.merge import put
 from scrubjay.operation import OperationKind
@@ -84,7 +85,11 @@ class Past:
 
 
 def read_past(reading: Reading, key: StreamKey, until: CommitStamp, space: str) -> Past:
-    """What lived in the stream once its operations up to ``until`` were done."""
+    """What lived in the stream once its operations up to ``until`` were done. HistoryForgotten where some
+    behind that are not known any more."""
+    horizon = reading.history_horizon(key)
+    if until < horizon:
+        raise HistoryForgotten
     present = {change.memory_id: change for change in _living(reading, key, space)}
     memories = {i: change.memory for i, change in present.items() if change.memory is not None}
     died: dict[MemoryId, ClientId] = {}
@@ -97,11 +102,23 @@ def read_past(reading: Reading, key: StreamKey, until: CommitStamp, space: str) 
     lived = {i: memory for i, memory in before.items() if memory is not None}
     stamps = reading.changed_at(key.incarnation, list(lived), until)
     changes = [change for i, change in present.items() if i not in before]
+    if horizon:
+        others = {change.commit_stamp for change in changes} | set(stamps.values())
+        stamps |= _stamps_until(horizon, others, lived.keys() - stamps.keys())
     changes += [
         _as_it_was(memory, key, stamps[i], present.get(i)) for i, memory in lived.items() if i in stamps
     ]
     now = {i: private_to(memories[i]) for i in lived if i in memories}
     return Past(sorted(changes, key=attrgetter("commit_stamp")), died | now)
+
+
+def _stamps_until(
+    horizon: CommitStamp, others: Container[CommitStamp], ids: Collection[MemoryId]
+) -> dict[MemoryId, CommitStamp]:
+    """Commit stamps for memories whose last operation of then was forgotten: no later than the newest that
+    was, and none of the others'."""
+    free = (stamp for stamp in map(CommitStamp, range(horizon, 0, -1)) if stamp not in others)
+    return dict(zip(sorted(ids, reverse=True), free, strict=False))
 
 
 def confined_since(

@@ -7,7 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scrubjay import v1
 from scrubjay.memory import Micros
 from scrubjay.wire import to_timestamp
-from tenants import forget_policy, quotas, receipt, write_settings
+from tenants import forget_policy, quotas, receipt, retention, write_settings
 from tenants.audit import AuditEvent
 from tenants.operation import OperationState, TenantOperation
 from tenants.tenant import ApiKey, Device, Tenant
@@ -29,6 +29,7 @@ def tenant_message(tenant: Tenant) -> v1.Tenant:
         forget_policy=policy,
         write_settings=write_settings.to_message(tenant.write_settings),
         quotas=quotas.to_message(tenant.quotas),
+        retention=retention.to_message(tenant.retention),
         suspended_at=_optional_timestamp(tenant.suspended_at),
         suspension_reason=tenant.suspension_reason,
         deleted_at=_optional_timestamp(tenant.deleted_at),

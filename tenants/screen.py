@@ -55,6 +55,7 @@ def tenant_table(tenant: v1.Tenant) -> Table:
         ("forgets", _forgets(tenant)),
         ("writes", _writes(tenant.write_settings)),
         *_prompts(tenant.write_settings),
+        ("keeps", _keeps(tenant.retention)),
         ("limits", _limits(tenant.quotas)),
     )
 
@@ -84,6 +85,12 @@ def _writes(settings: v1.WriteSettings) -> str:
     if settings.policy == v1.WRITE_POLICY_UNSPECIFIED:
         return "by the default policy"
     return f"by the policy {v1.WritePolicy.Name(settings.policy).removeprefix('WRITE_POLICY_')}"
+
+
+def _keeps(retention: v1.Retention) -> str:
+    history, tombstones = retention.history_days, retention.tombstone_days
+    kept = f"history for {history} days" if history else "history for ever"
+    return f"{kept}, tombstones for {tombstones} days" if tombstones else kept
 
 
 def _limits(quotas: v1.Quotas) -> str:

@@ -13,6 +13,7 @@ from scrubjay.memory import ClientId, Micros, Subject, Viewer
 from tenants.forget_policy import ForgetPolicy
 from tenants.quotas import UNLIMITED, Quotas
 from tenants.receipt import PurgeReceipt
+from tenants.retention import DEFAULT_RETENTION, Retention
 from tenants.write_settings import DEFAULT_SETTINGS, WriteSettings
 
 Incarnation = NewType("Incarnation", str)
@@ -89,6 +90,7 @@ class Tenant:
     purge_at: Micros | None = None
     purge: PurgeReceipt | None = None
     quotas: Quotas = UNLIMITED
+    retention: Retention = DEFAULT_RETENTION
     moving: bool = field(default=False, compare=False)
 
 

@@ -82,10 +82,17 @@ def update(
         str | None,
         typer.Option(help="""Its limits, as JSON: '{"devices": 100, "calls_per_second": 50}'. '{}': none."""),
     ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option(
+            help="""How long its past is kept, as JSON: '{"history_days": 365, "tombstone_days": 30}'. """
+            "'{}': as for a new tenant."
+        ),
+    ] = None,
     server: Server = LOCAL_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Change a tenant's name, what it forgets, how it writes, or its limits."""
+    """Change a tenant's name, what it forgets, how it writes, its limits, or how long its past is kept."""
     request = v1.UpdateTenantRequest(tenant=v1.Tenant(tenant_id=tenant_id))
     if name is not None:
         request.tenant.display_name = name
@@ -101,6 +108,9 @@ def update(
     if quotas is not None:
         request.update_mask.paths.append("quotas")
         _parse(quotas, request.tenant.quotas, "--quotas")
+    if retention is not None:
+        request.update_mask.paths.append("retention")
+        _parse(retention, request.tenant.retention, "--retention")
     with admin(server, api_key) as stub:
         answer = stub.UpdateTenant(request)
     show(answer.tenant, tenant_table(answer.tenant), as_json)

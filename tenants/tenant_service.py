@@ -9,7 +9,7 @@ from scrubjay import v1
 from scrubjay.errors import RoleNotAllowed, check
 from scrubjay.memory import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
-from tenants import forget_policy, quotas, write_settings
+from tenants import forget_policy, quotas, retention, write_settings
 from tenants.archive_door import ArchiveDoor
 from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
@@ -127,9 +127,10 @@ class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
         """Raises InvalidField, TenantNotFound, RoleNotAllowed, RequestIdReused."""
         asked, fields = request.tenant, frozenset(request.update_mask.paths)
         policy = forget_policy.from_message(asked.forget_policy) if asked.HasField("forget_policy") else None
-        settings, limits = (
+        settings, limits, kept = (
             write_settings.from_message(asked.write_settings),
             quotas.from_message(asked.quotas),
+            retention.from_message(asked.retention),
         )
         check(
             request_id_violation(request.request_id),
@@ -139,13 +140,14 @@ class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
             *(forget_policy.violations("tenant.forget_policy", policy) if policy else ()),
             *write_settings.violations("tenant.write_settings", settings),
             *quotas.violations("tenant.quotas", limits),
+            *retention.violations("tenant.retention", kept),
         )
         check_own(caller, asked.tenant_id)
         if "quotas" in fields and caller.role is not Role.PLATFORM_ADMIN:
             raise RoleNotAllowed("only a platform admin may write a tenant's quotas")
         changed = self._registry.update_tenant(
             asked.tenant_id,
-            TenantChanges(fields, asked.display_name or asked.tenant_id, policy, settings, limits),
+            TenantChanges(fields, asked.display_name or asked.tenant_id, policy, settings, limits, kept),
             now=self._clock(),
             request=request_key(request.request_id, caller),
         )

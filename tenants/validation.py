@@ -56,7 +56,7 @@ def mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:
             yield FieldViolation("update_mask", f"{field!r} is no field to write; these are: {known}")
 
 
-_UPDATABLE = ("display_name", "forget_policy", "quotas", "write_settings")
+_UPDATABLE = ("display_name", "forget_policy", "quotas", "retention", "write_settings")
 
 
 def page_limit(page_size: int) -> int:

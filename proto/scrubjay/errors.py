@@ -383,6 +383,19 @@ class WatchTokenExpired(ScrubjayError):
         )
 
 
+class HistoryForgotten(ScrubjayError):
+    """The history of that time is not kept any more."""
+
+    code = code_pb2.OUT_OF_RANGE
+    reason = v1.ERROR_REASON_HISTORY_FORGOTTEN
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the history of that time is not kept any more, by the tenant's retention; ask for a later time, "
+            "or for another operation"
+        )
+
+
 class TenantNotActive(ScrubjayError):
     """The tenant's state does not allow the call."""
 

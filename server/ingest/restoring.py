@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from scrubjay.errors import EtagMismatch, InvalidField, MemoryDeleted, MemoryNotFound
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, expired, permitted
+from scrubjay.errors import EtagMismatch, HistoryForgotten, InvalidField, MemoryDeleted, MemoryNotFound
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, expired, id_bytes, permitted
 from scrubjay.merge import KEYED_FIELDS, WriteResult, put
+from scrubjay.stamp import COUNTER_BITS, CommitStamp
 from server.ingest.adding import Added, Draft, add
 from server.ingest.author import Author
 from server.ingest.edits import Edit, update
@@ -44,7 +45,8 @@ def undoing(
 ) -> Edit | Revival:
     """What the client asks for, as far as it may know of it. Its content is not embedded yet.
 
-    Raises MemoryNotFound, MemoryDeleted for an edit of a deleted memory, EtagMismatch and InvalidField.
+    Raises MemoryNotFound, MemoryDeleted for an edit of a deleted memory, HistoryForgotten for an operation
+    from before what is kept, EtagMismatch and InvalidField.
     """
     living = reading.get(key.incarnation, asked.memory_id)
     if living is None:
@@ -71,11 +73,18 @@ def undoing(
 
 def _operation(reading: Reading, key: StreamKey, asked: Restore, client_id: ClientId) -> HistoryRow:
     row = reading.operation(key.incarnation, asked.memory_id, asked.operation_id)
+    if row is None and _may_be_forgotten(asked.operation_id, reading.history_horizon(key)):
+        raise HistoryForgotten
     if row is None or row.private_to not in ("", client_id):
         raise InvalidField.of(
             "operation_id", f"{asked.operation_id!r} is no operation of this memory; take one from History"
         )
     return row
+
+
+def _may_be_forgotten(operation_id: str, horizon: CommitStamp) -> bool:
+    """Whether the history of the operation is not kept any more, by the time in its id."""
+    return int.from_bytes(id_bytes(MemoryId(operation_id))[:6], "big") <= horizon >> COUNTER_BITS
 
 
 def _chosen(changes: Sequence[HistoryChange], fields: Sequence[str]) -> Sequence[HistoryChange]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from scrubjay.errors import MemoryDeleted, MemoryNotFound
+from scrubjay.errors import HistoryForgotten, MemoryDeleted, MemoryNotFound
 from scrubjay.memory import MemoryId
 from scrubjay.stamp import CommitStamp
 from scrubjay.wire import last_commit_stamp
@@ -77,7 +77,7 @@ class ShardFinding(ShardParts):
         revision: Mapping[StreamKey, CommitStamp],
     ) -> Sequence[Hit]:
         """The best hits of the stream as it was at the view's ``now``, in whose milliseconds all that was
-        committed counts. Of those days no access is known."""
+        committed counts. Of those days no access is known. HistoryForgotten."""
         with self._past(key, space, query, embed, revision) as stream:
             return search(stream, query)
 
@@ -109,8 +109,11 @@ class ShardFinding(ShardParts):
     ) -> Iterator[ResidentStream]:
         end = last_commit_stamp(query.view.now)
         with self._reading(revision) as reading:
-            head, newest = reading.head(key), reading.newest_operation(key)
-            until = newest if newest <= end else reading.newest_operation(key, end)
+            head, horizon = reading.head(key), reading.history_horizon(key)
+            if end < horizon:
+                raise HistoryForgotten
+            newest = max(reading.newest_operation(key), horizon)
+            until = newest if newest <= end else max(reading.newest_operation(key, end), horizon)
         if head is not None and until == newest and query.recipe.decay_per_day == 1:
             with self._cache.reading(key, space) as stream:
                 if stream.applied.get(key.stream, CommitStamp(0)) <= max(head.head, end):

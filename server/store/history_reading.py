@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select
 
 from scrubjay.memory import ClientId, MemoryId, Viewer
 from scrubjay.merge import Outcome
@@ -13,7 +13,7 @@ from scrubjay.stamp import CommitStamp
 from server.store.history import HistoryRow
 from server.store.lookups import AMONG, ids_value
 from server.store.rows import HISTORY_COLUMNS, StreamKey, owner_of, to_history
-from server.store.tables import graveyard, history
+from server.store.tables import graveyard, history, streams
 from server.store.transaction import Transaction
 from tenants.tenant import Incarnation
 
@@ -74,6 +74,16 @@ class HistoryReading:
             return owner_of(row[1])
         row = self._transaction.first(_CREATION, _applied(incarnation, memory_id, OperationKind.CREATE))
         return None if row is None else row[0]
+
+    def history_horizon(self, key: StreamKey) -> CommitStamp:
+        """Up to where the stream's history was forgotten; 0 where all of it is there."""
+        row = self._transaction.first(_HORIZON, {"incarnation": key.incarnation, "stream": key.stream})
+        return CommitStamp(0 if row is None else row[0])
+
+    def with_history_until(self, incarnation: Incarnation, limit: CommitStamp) -> list[StreamKey]:
+        """The streams of a tenant that have operations up to ``limit``."""
+        rows = self._transaction.all(_WITH_HISTORY, {"incarnation": incarnation, "limit": limit})
+        return [StreamKey(incarnation, row[0]) for row in rows]
 
     def newest_operation(self, key: StreamKey, until: CommitStamp | None = None) -> CommitStamp:
         """The commit stamp of the stream's last operation, or of its last one up to ``until``; 0 for none."""
@@ -136,6 +146,17 @@ _GRAVE_SCOPE = select(graveyard.c.scope).where(
 )
 _CREATION = select(history.c.client_id).where(_OF_KIND).order_by(history.c.commit_stamp)
 
+_HORIZON = select(streams.c.history_horizon).where(
+    streams.c.incarnation == bindparam("incarnation"), streams.c.stream == bindparam("stream")
+)
+_WITH_HISTORY = select(streams.c.stream).where(
+    streams.c.incarnation == bindparam("incarnation"),
+    exists().where(
+        history.c.incarnation == streams.c.incarnation,
+        history.c.stream == streams.c.stream,
+        history.c.commit_stamp <= bindparam("limit"),
+    ),
+)
 _NEWEST = select(func.max(history.c.commit_stamp)).where(
     _OF_STREAM, history.c.commit_stamp <= bindparam("until")
 )

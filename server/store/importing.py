@@ -184,7 +184,7 @@ class ImportWriting:
         """
         for one in opened:
             row = self._transaction.first(_LANE, _columns(one.key))
-            head = {"head": one.head, "epoch": epoch, "horizon": one.horizon}
+            head = {"head": one.head, "epoch": epoch, "horizon": one.horizon, "history_horizon": 0}
             values = {**_columns(one.key), **head, "counts_head": (row and row[0]) or 0}
             if one.head and self._transaction.run(self._statements.open_stream, values) == 0:
                 continue

@@ -110,9 +110,15 @@ class Reading(
             rows = self._transaction.all(_NEXT_STREAMS, _in_stream(after) | {"limit": limit})
         return [StreamKey(*row) for row in rows]
 
-    def collectable(self, limit: CommitStamp) -> list[StreamKey]:
-        """The streams of all tenants that have something to forget behind their horizon, up to ``limit``."""
-        return [StreamKey(*row) for row in self._transaction.all(_COLLECTABLE, {"collected": limit})]
+    def collectable(self, limit: CommitStamp, incarnation: Incarnation | None = None) -> list[StreamKey]:
+        """The streams of all tenants, or of one, that have something to forget behind their horizon, up to
+        ``limit``."""
+        if incarnation is None:
+            rows = self._transaction.all(_COLLECTABLE, {"collected": limit})
+        else:
+            values = {"collected": limit, "incarnation": incarnation}
+            rows = self._transaction.all(_COLLECTABLE_OF_TENANT, values)
+        return [StreamKey(*row) for row in rows]
 
     def get(self, incarnation: Incarnation, memory_id: MemoryId) -> StoredMemory | None:
         """A living memory."""
@@ -244,6 +250,7 @@ _COLLECTABLE = select(streams.c.incarnation, streams.c.stream).where(
         )
     )
 )
+_COLLECTABLE_OF_TENANT = _COLLECTABLE.where(_of_tenant(streams))
 
 _GET = select(*STORED_COLUMNS).where(_of_tenant(memories), memories.c.id == bindparam("memory_id"))
 

@@ -49,7 +49,9 @@ streams = Table(
     _column("epoch", BigInteger),
     _column("horizon", BigInteger),
     _column("counts_head", BigInteger),
+    Column("history_horizon", BigInteger, nullable=False, server_default="0"),
 )
+"""``history_horizon`` is the newest operation whose history was forgotten."""
 
 memories = Table(
     "memories",

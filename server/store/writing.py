@@ -18,6 +18,7 @@ from server.ingest.words import mark
 from server.store.entities import EntityWriting
 from server.store.erasing import ErasureWriting
 from server.store.history import HistoryRow, made
+from server.store.history_writing import HistoryWriting
 from server.store.jobs import JobWriting
 from server.store.listener import tell
 from server.store.reading import REQUEST_KEPT_MICROS, Reading
@@ -45,7 +46,9 @@ PURGED_AT_ONCE = 16
 """How many expired request ids a commit purges: more than most commits add, few enough to be cheap."""
 
 
-class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting, ErasureWriting):
+class Writing(
+    Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting, HistoryWriting, ErasureWriting
+):
     """What one unit may do to the streams it named; undone together where the unit raises.
 
     ``made`` counts the memories that it made, by tenant and by the key that vouched for them.
@@ -57,6 +60,7 @@ class Writing(Reading, ReplicaWriting, JobWriting, EntityWriting, RecentWriting,
         JobWriting.__init__(self, transaction)
         EntityWriting.__init__(self, transaction)
         RecentWriting.__init__(self, transaction)
+        HistoryWriting.__init__(self, transaction)
         ErasureWriting.__init__(self, transaction)
         self._heads = heads
         self._statements = _STATEMENTS[transaction.dialect_name]
@@ -257,7 +261,7 @@ def lock_heads(transaction: Transaction, keys: Iterable[StreamKey]) -> dict[Stre
     ordered = sorted(set(keys))
     if not ordered:
         return {}
-    first = {"head": 0, "epoch": 0, "horizon": 0, "counts_head": 0}
+    first = {"head": 0, "epoch": 0, "horizon": 0, "counts_head": 0, "history_horizon": 0}
     rows = [{"incarnation": key.incarnation, "stream": key.stream, **first} for key in ordered]
     found = transaction.first_of_each(_STATEMENTS[transaction.dialect_name].lock_head, rows)
     return {key: StreamHead(*head) for key, head in zip(ordered, found, strict=True)}

@@ -18,6 +18,7 @@ from tenants.registry.audit import AuditLog
 from tenants.registry.once import Answer, Asked, RequestKey, once
 from tenants.registry.operations import check_alone
 from tenants.registry.tables import api_keys, devices, enrolments, operations, requests, tenants, usage
+from tenants.retention import DEFAULT_RETENTION
 from tenants.tenant import Tenant, TenantState
 from tenants.write_settings import DEFAULT_SETTINGS
 
@@ -168,6 +169,7 @@ def _counted(tenant: Tenant, counts: Mapping[str, int]) -> Tenant:
         tenant,
         forget_policy=None,
         write_settings=DEFAULT_SETTINGS,
+        retention=DEFAULT_RETENTION,
         suspension_reason="",
         purge=replace(begun, swept=swept),
     )

@@ -15,7 +15,7 @@ from scrubjay.errors import (
     TenantExists,
 )
 from scrubjay.memory import JsonValue, Micros
-from tenants import forget_policy, quotas, write_settings
+from tenants import forget_policy, quotas, retention, write_settings
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     CredentialKind,
@@ -40,6 +40,7 @@ from tenants.registry.reindexing import Reindexing
 from tenants.registry.subjects import Subjects
 from tenants.registry.tables import SCRIPTS, VERSION_TABLE, api_keys, insert_new, tenants
 from tenants.registry.usage import UsageBook
+from tenants.retention import DEFAULT_RETENTION, Retention
 from tenants.tenant import (
     API_KEY_ROLES,
     DEVICES,
@@ -72,6 +73,7 @@ class TenantChanges:
     forget_policy: ForgetPolicy | None = None
     write_settings: WriteSettings = DEFAULT_SETTINGS
     quotas: Quotas = UNLIMITED
+    retention: Retention = DEFAULT_RETENTION
 
     def columns(self) -> dict[str, str | None]:
         """The columns to write."""
@@ -80,6 +82,7 @@ class TenantChanges:
             "forget_policy": forget_policy.to_text(self.forget_policy),
             "write_settings": write_settings.to_text(self.write_settings),
             "quotas": quotas.to_text(self.quotas),
+            "retention": retention.to_text(self.retention),
         }
         return {name: value for name, value in values.items() if name in self.fields}
 
@@ -205,6 +208,13 @@ class Registry(ApiKeys):
         while found := self.list_tenants(1, after):
             yield from found
             after = found[-1].tenant_id
+
+    def retaining(self) -> list[Tenant]:
+        """The tenants in use that said how long their past is kept, suspended ones too."""
+        usable = tenants.c.state.in_((TenantState.ACTIVE, TenantState.SUSPENDED))
+        found = select(tenants).where(tenants.c.retention.is_not(None), usable)
+        with self._engine.begin() as connection:
+            return [rows.tenant(row) for row in connection.execute(found).mappings()]
 
     def spaces(self) -> frozenset[str]:
         """The embedding spaces that tenants' vectors live in."""

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 
 from scrubjay.errors import TenantNotFound
 from scrubjay.memory import ClientId, Micros, Subject
-from tenants import forget_policy, quotas, receipt, write_settings
+from tenants import forget_policy, quotas, receipt, retention, write_settings
 from tenants.credential_cache import Credential
 from tenants.registry.tables import tenants
 from tenants.states import check_usable
@@ -37,6 +37,7 @@ def tenant(row: Mapping[Any, Any]) -> Tenant:
         purge_at=row.get("purge_at"),
         purge=receipt.from_text(row.get("purge")),
         quotas=quotas.from_text(row.get("quotas")),
+        retention=retention.from_text(row.get("retention")),
         moving=bool(row.get("moving", False)),
     )
 
@@ -51,6 +52,7 @@ def kept_tenant(tenant: Tenant) -> dict[str, Any]:
         "suspension_reason": tenant.suspension_reason,
         "purge": receipt.to_text(tenant.purge),
         "quotas": quotas.to_text(tenant.quotas),
+        "retention": retention.to_text(tenant.retention),
     }
 
 

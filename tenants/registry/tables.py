@@ -58,13 +58,14 @@ tenants = Table(
     Column("purge_at", BigInteger),
     Column("purge", Text),
     Column("quotas", Text),
+    Column("retention", Text),
     Column("moving", Boolean, nullable=False, server_default=false()),
     PrimaryKeyConstraint("tenant_id", name="catalogue_tenants_pk"),
     UniqueConstraint("incarnation", name="catalogue_tenants_by_incarnation"),
 )
-"""``forget_policy`` is a JSON array of rules, ``write_settings`` and ``quotas`` a JSON object; each is NULL
-where nothing was said. ``purge`` is the receipt of its purge, a JSON object, once that has begun. ``moving``
-is set from a while before it leaves its shard until a while after."""
+"""``forget_policy`` is a JSON array of rules, ``write_settings``, ``quotas`` and ``retention`` a JSON object;
+each is NULL where nothing was said. ``purge`` is the receipt of its purge, a JSON object, once that has
+begun. ``moving`` is set from a while before it leaves its shard until a while after."""
 
 draining_shards = Table(
     "catalogue_draining_shards",

@@ -31,6 +31,7 @@ from tenants.messages import tenant_message
 from tenants.page_token import seal
 from tenants.quotas import Quotas
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey, TenantChanges
+from tenants.retention import Retention
 from tenants.tenant import Caller, Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 from tenants.write_settings import WriteSettings
@@ -95,6 +96,10 @@ def policy(*rules: dict[str, Any]) -> v1.ForgetPolicy:
 
 def quotas_request(**quotas: Any) -> v1.UpdateTenantRequest:
     return update_request("quotas", quotas=v1.Quotas(**quotas))
+
+
+def retention_request(**days: int) -> v1.UpdateTenantRequest:
+    return update_request("retention", retention=v1.Retention(**days))
 
 
 def settings_request(**settings: Any) -> v1.UpdateTenantRequest:
@@ -180,6 +185,22 @@ def test_what_a_tenant_may_have_is_set_shown_and_cleared(
     assert registry.get_tenant("acme").quotas == Quotas(**asked)
     assert registry.get_tenant("rival").quotas == Quotas()
     assert service.update_tenant(quotas_request(), PLATFORM).tenant.quotas == v1.Quotas()
+
+
+def test_how_long_a_tenants_past_is_kept_is_set_shown_and_cleared(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller
+) -> None:
+    changed = service.update_tenant(retention_request(history_days=365, tombstone_days=30), acme_admin).tenant
+    assert changed.retention == v1.Retention(history_days=365, tombstone_days=30)
+    assert service.get_tenant(v1.GetTenantRequest(tenant_id="acme"), PLATFORM).tenant == changed
+    assert [one.tenant_id for one in registry.retaining()] == ["acme"]
+    registry.lives.suspend_tenant("acme", "", now=NOW)
+    assert [one.retention for one in registry.retaining()] == [Retention(365, 30)]
+    registry.lives.delete_tenant("acme", 0, now=NOW)
+    assert registry.retaining() == []
+    registry.lives.undelete_tenant("acme", now=NOW)
+    assert service.update_tenant(retention_request(), PLATFORM).tenant.retention == v1.Retention()
+    assert registry.retaining() == []
 
 
 def test_a_repeated_change_gets_the_first_answer_and_changes_nothing(
@@ -772,6 +793,11 @@ LONG = "x" * 257
         (quotas_request(api_keys=10**15 + 1), ["tenant.quotas.api_keys"]),
         (quotas_request(calls_per_second=float("nan")), ["tenant.quotas.calls_per_second"]),
         (quotas_request(calls_per_second_per_key=-1), ["tenant.quotas.calls_per_second_per_key"]),
+        (retention_request(history_days=-1), ["tenant.retention.history_days"]),
+        (
+            retention_request(history_days=36_501, tombstone_days=3_651),
+            ["tenant.retention.history_days", "tenant.retention.tombstone_days"],
+        ),
         (settings_request(policy=99), ["tenant.write_settings.policy"]),
         (settings_request(custom_instructions="é" * 4097), ["tenant.write_settings.custom_instructions"]),
         (settings_request(custom_reconcile_prompt="\0"), ["tenant.write_settings.custom_reconcile_prompt"]),

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from scrubjay import v1
 from scrubjay.errors import CredentialInvalid
-from scrubjay.memory import Micros
+from scrubjay.memory import ClientId, Micros
 from server.interceptors import Door
 from server.slots import Slots
 from tenants.__main__ import app
@@ -23,7 +23,8 @@ from tenants.database import migrate, open_engine
 from tenants.quotas import UNLIMITED
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
 from tenants.registry.tables import audit_events
-from tenants.tenant import Role, TenantState
+from tenants.retention import Retention
+from tenants.tenant import Caller, Role, TenantState
 from tenants.tenant_service import ALLOWED, TenantAdminService
 from tests.no_subjects import NoSubjects
 
@@ -122,6 +123,37 @@ def test_a_tenant_is_limited(running: Running) -> None:
     assert "devices: 3, calls per second: 0.5" in shown.stdout, shown.output
     assert "none" in running.run("update", "limited", "--quotas", "{}").stdout
     assert running.registry.get_tenant("limited").quotas == UNLIMITED
+
+
+def test_what_a_tenant_has_and_calls_is_shown(running: Running) -> None:
+    running.run("create", "user", "--name", "U")
+    running.run("update", "user", "--quotas", '{"devices": 3}')
+    counter, tenant = running.registry.usage.counter, running.registry.get_tenant("user")
+    caller = Caller(Role.SERVICE, "usedkey", ClientId("web"), tenant)
+    counter.count_call(caller, "Search", 1234, 56789)
+    counter.count_memories(tenant.incarnation, "usedkey", 42)
+    shown = running.run("usage", "user")
+    assert shown.exit_code == 0, shown.output
+    assert all(
+        text in shown.stdout for text in ("devices", "usedkey", "Search", "1234", "56789", "(stored)", "42")
+    )
+    as_json = json.loads(running.run("usage", "user", "--days", "1", "--json").stdout)
+    assert [(row["rpc"], row["calls"], row["memories"]) for row in as_json["rows"]] == [
+        ("", "0", "42"),
+        ("Search", "1", "0"),
+    ]
+    assert as_json["quotas"]["devices"] == "3"
+    assert running.run("usage", "user", "--days", "401").exit_code == 2
+
+
+def test_a_tenant_is_told_how_long_its_past_is_kept(running: Running) -> None:
+    running.run("create", "keeper")
+    assert "history for ever" in running.run("get", "keeper").stdout
+    shown = running.run("update", "keeper", "--retention", '{"history_days": 365, "tombstone_days": 30}')
+    assert "history for 365 days, tombstones for 30 days" in shown.stdout, shown.output
+    assert running.registry.get_tenant("keeper").retention == Retention(365, 30)
+    assert "history for ever" in running.run("update", "keeper", "--retention", "{}").stdout
+    assert running.run("update", "keeper", "--retention", '{"days": 1}').exit_code == 2
 
 
 def test_a_tenant_is_suspended_resumed_deleted_and_undeleted(running: Running) -> None:

@@ -118,6 +118,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND: the file of the export is not here: it was deleted after its 7 days, or with an erased subject, or
     another server has it. Export anew.
     """
+    ERROR_REASON_HISTORY_FORGOTTEN: _ErrorReason.ValueType  # 41
+    """OUT_OF_RANGE: the history of that time is not kept any more, by the tenant's retention. Ask for a later time,
+    or for another operation.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reason in the ErrorInfo of every error. Its domain is "scrubjay"."""
@@ -217,5 +221,9 @@ ERROR_REASON_TENANT_NOT_EMPTY: ErrorReason.ValueType  # 39
 ERROR_REASON_EXPORT_GONE: ErrorReason.ValueType  # 40
 """NOT_FOUND: the file of the export is not here: it was deleted after its 7 days, or with an erased subject, or
 another server has it. Export anew.
+"""
+ERROR_REASON_HISTORY_FORGOTTEN: ErrorReason.ValueType  # 41
+"""OUT_OF_RANGE: the history of that time is not kept any more, by the tenant's retention. Ask for a later time,
+or for another operation.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

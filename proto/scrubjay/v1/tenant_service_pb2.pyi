@@ -257,6 +257,36 @@ class Quotas(_message.Message):
 Global___Quotas: _TypeAlias = Quotas  # noqa: Y015
 
 @_typing.final
+class Retention(_message.Message):
+    """How long what a tenant's past leaves behind is kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HISTORY_DAYS_FIELD_NUMBER: _builtins.int
+    TOMBSTONE_DAYS_FIELD_NUMBER: _builtins.int
+    history_days: _builtins.int
+    """Days that History is kept, 1 to 36500: what is older is forgotten, and no search sees that time any more. 0:
+    for ever.
+    """
+    tombstone_days: _builtins.int
+    """Days that deletions are told to devices, 1 to 3650; one that was away longer loads anew. 0: as long as the
+    server's setting says.
+    """
+    def __init__(
+        self,
+        *,
+        history_days: _builtins.int = ...,
+        tombstone_days: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_days", b"history_days", "tombstone_days", b"tombstone_days"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Retention: _TypeAlias = Retention  # noqa: Y015
+
+@_typing.final
 class SweptPlace(_message.Message):
     """How much of one kind was deleted."""
 
@@ -339,6 +369,7 @@ class Tenant(_message.Message):
     PURGE_AT_FIELD_NUMBER: _builtins.int
     PURGE_RECEIPT_FIELD_NUMBER: _builtins.int
     QUOTAS_FIELD_NUMBER: _builtins.int
+    RETENTION_FIELD_NUMBER: _builtins.int
     tenant_id: _builtins.str
     """Lower-case letters, digits and "-", 1 to 63, beginning with a letter."""
     display_name: _builtins.str
@@ -385,6 +416,10 @@ class Tenant(_message.Message):
     def quotas(self) -> Global___Quotas:
         """How much it may have and call. Only platform admins write it."""
 
+    @_builtins.property
+    def retention(self) -> Global___Retention:
+        """How long its past is kept."""
+
     def __init__(
         self,
         *,
@@ -403,10 +438,11 @@ class Tenant(_message.Message):
         purge_at: _timestamp_pb2.Timestamp | None = ...,
         purge_receipt: Global___PurgeReceipt | None = ...,
         quotas: Global___Quotas | None = ...,
+        retention: Global___Retention | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "forget_policy", b"forget_policy", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "quotas", b"quotas", "suspended_at", b"suspended_at", "write_settings", b"write_settings"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "forget_policy", b"forget_policy", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "quotas", b"quotas", "retention", b"retention", "suspended_at", b"suspended_at", "write_settings", b"write_settings"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "quotas", b"quotas", "shard", b"shard", "space", b"space", "state", b"state", "suspended_at", b"suspended_at", "suspension_reason", b"suspension_reason", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "deleted_at", b"deleted_at", "display_name", b"display_name", "forget_policy", b"forget_policy", "incarnation", b"incarnation", "purge_at", b"purge_at", "purge_receipt", b"purge_receipt", "quotas", b"quotas", "retention", b"retention", "shard", b"shard", "space", b"space", "state", b"state", "suspended_at", b"suspended_at", "suspension_reason", b"suspension_reason", "tenant_id", b"tenant_id", "write_settings", b"write_settings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -649,8 +685,8 @@ class UpdateTenantRequest(_message.Message):
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
-        """The fields to write: display_name, forget_policy, quotas, write_settings. A named field without a value
-        gets its default.
+        """The fields to write: display_name, forget_policy, quotas, retention, write_settings. A named field without
+        a value gets its default.
         """
 
     def __init__(
