@@ -89,14 +89,14 @@ class Mover:
         living: Callable[[Incarnation], Tenant | None],
         passage: Passage,
         clock: Callable[[], Micros],
-        waits: Waits = WAITS,
+        waits: Waits | None = None,
     ) -> None:
         self._shards = dict(shards)
         self._placing = placing
         self._living = living
         self._passage = passage
         self._clock = clock
-        self._waits = waits
+        self._waits = waits or WAITS
         self._reading: dict[str, frozenset[Crossing]] = {}
         self._closed_at: dict[str, float] = {}
         self._followed: dict[str, dict[Incarnation, Micros]] = {name: {} for name in self._shards}

@@ -19,6 +19,7 @@ from scrubjay.errors import InternalError, ModelUnavailable, ScrubjayError, Serv
 from scrubjay.memory import Micros
 from server.periodic import Periodic
 from server.shard import Shard
+from server.store.fence import TenantMoving
 from server.store.jobs import (
     ENDED_KEPT_MICROS,
     FIRST_TENANT,
@@ -153,15 +154,15 @@ class Workers:
         for place, incarnation, job_id in self._waiting():
             if of_tenant[incarnation] >= AT_ONCE_PER_TENANT or job_id in mine:
                 continue
-            tenant = self._living(incarnation)
-            if tenant is None or tenant.state is not TenantState.ACTIVE:
+            tenant, shard = self._living(incarnation), self._shards[place]
+            if tenant is None or tenant.state is not TenantState.ACTIVE or tenant.shard != shard.name:
                 continue
             now = self._clock()
             until = Micros(now + LEASE_SECONDS * 1_000_000)
-            job = self._shards[place].take_job(incarnation, job_id, now, until)
+            job = _taken(shard, incarnation, job_id, now, until)
             if job is not None:
                 self._served = (place, incarnation)
-                self._begin(self._shards[place], job, tenant)
+                self._begin(shard, job, tenant)
                 return True
         return False
 
@@ -240,6 +241,14 @@ class Workers:
         until = Micros(self._clock() - ENDED_KEPT_MICROS)
         for shard in self._shards:
             shard.collect_jobs(until, ending.is_set)
+
+
+def _taken(shard: Shard, incarnation: Incarnation, job_id: str, now: Micros, until: Micros) -> Job | None:
+    """The job with its lease; None where another one has it, or its tenant moves and takes it along."""
+    try:
+        return shard.take_job(incarnation, job_id, now, until)
+    except TenantMoving:
+        return None
 
 
 def _internal(job: Job, error: Exception) -> InternalError:

@@ -114,7 +114,11 @@ class ShardJobs(ShardParts):
 
     def take_job(self, incarnation: Incarnation, job_id: str, now: Micros, until: Micros) -> Job | None:
         """Take the job's lease; None where it has ended, or another one holds it."""
-        return self._store.write([], lambda writing: writing.take_job(incarnation, job_id, now, until))
+
+        def unit(writing: Writing) -> Job | None:
+            return writing.take_job(incarnation, job_id, now, until)
+
+        return self._store.write([], unit, tenant=incarnation)
 
     def errand(self, job: Job, bare: Callable[[Message], bytes], clock: Callable[[], Micros]) -> Errand:
         """The job, which was taken, as a request to be carried out now."""
@@ -137,7 +141,7 @@ class ShardJobs(ShardParts):
             writing.end_job(lease, outcome, now)
             writing.on_commit(lambda: self.wake(key))
 
-        self._store.write([], unit)
+        self._store.write([], unit, tenant=key.incarnation)
 
     def release_jobs(self, leases: Collection[Lease]) -> None:
         """Give these leases back: others may take the jobs up at once."""

@@ -108,7 +108,7 @@ def loaded(serving: Serving) -> Iterator[Load]:
                 thread.join()
 
 
-class _Keyed(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]  # untyped in grpc's stubs
+class _Keyed(grpc.UnaryUnaryClientInterceptor):
     def __init__(self, key: str) -> None:
         self._key = key
 
