@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import BinaryIO
@@ -27,8 +27,12 @@ from server.store.fence import TenantMoving
 from server.store.memory_store import (
     StreamHead,
     StreamKey,
+    Writing,
 )
 from tenants.tenant import Incarnation
+
+OPERATIONS_AT_ONCE = 500
+"""What one transaction deletes of History: other writers wait some milliseconds for it."""
 
 
 class ShardSync(ShardParts):
@@ -105,16 +109,40 @@ class ShardSync(ShardParts):
             seen = [memory_id for memory_id, row in living.items() if viewer.sees(row)]
             return reading.vectors(key, space, seen)
 
-    def collect(self, limit: CommitStamp, ending: Callable[[], bool]) -> int:
-        """Forget what sync keeps of deletions up to ``limit``, stream by stream; in how many."""
-        count = 0
+    def collect(
+        self, limit: CommitStamp, ending: Callable[[], bool], but: Container[Incarnation] = ()
+    ) -> int:
+        """Forget what sync keeps of deletions up to ``limit``, stream by stream; in how many. Of the tenants
+        ``but``, nothing."""
         with self._store.read() as reading:
-            keys = reading.collectable(limit)
+            keys = [key for key in reading.collectable(limit) if key.incarnation not in but]
+        return self._collect(keys, limit, ending)
+
+    def collect_of(self, incarnation: Incarnation, limit: CommitStamp, ending: Callable[[], bool]) -> int:
+        """The same of one tenant."""
+        with self._store.read() as reading:
+            keys = reading.collectable(limit, incarnation)
+        return self._collect(keys, limit, ending)
+
+    def _collect(self, keys: Sequence[StreamKey], limit: CommitStamp, ending: Callable[[], bool]) -> int:
+        count = 0
         for key in keys:
             if ending():
                 break
             with suppress(TenantMoving):  # it is collected where it goes
                 count += self.write_stream(key, partial(collect, key=key, limit=limit))
+        return count
+
+    def forget_history(self, incarnation: Incarnation, limit: CommitStamp, ending: Callable[[], bool]) -> int:
+        """Delete a tenant's History up to ``limit``, in small transactions; how many operations."""
+        with self._store.read() as reading:
+            keys = reading.with_history_until(incarnation, limit)
+        count = 0
+        for key in keys:
+            gone = OPERATIONS_AT_ONCE
+            while gone == OPERATIONS_AT_ONCE and not ending():
+                gone = self.write_stream(key, partial(_forget_history, key=key, limit=limit))
+                count += gone
         return count
 
     def newest(self, key: StreamKey, subject: Subject, viewer: Viewer, count: int) -> v1.Page:
@@ -137,3 +165,7 @@ class ShardSync(ShardParts):
     def check_snapshot(self, snapshots: Snapshots, snapshot: Snapshot) -> None:
         """Raise SnapshotGone where something that may be in the file was taken back since."""
         snapshots.check(self._store, snapshot)
+
+
+def _forget_history(writing: Writing, key: StreamKey, limit: CommitStamp) -> int:
+    return writing.forget_history(key, limit, OPERATIONS_AT_ONCE)
