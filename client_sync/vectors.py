@@ -11,18 +11,23 @@ from scrubjay.stamp import unpack_field_stamps
 
 FETCHED_AT_ONCE = 1000
 
-_MISSING = """
-SELECT rows.id, rows.field_stamps FROM rows LEFT JOIN vectors ON vectors.id = rows.id
+_WANTED = """
+SELECT rows.id, rows.field_stamps FROM rows LEFT JOIN vectors ON vectors.id = rows.id AND vectors.space = ?
 WHERE rows.commit_stamp > 0 AND rows.id > ? AND vectors.id IS NULL ORDER BY rows.id LIMIT ?
 """
 
 
 def fetch_vectors(replica: Replica, remote: RemoteSync) -> int:
-    """Fetch the embeddings that are missing here; how many came. Some may be missing on the server too."""
+    """Fetch the embeddings that are missing here; how many came. Some may be missing on the server too.
+
+    The server says in which space they are now: those of another one are missing, and stay until the new ones
+    have come.
+    """
+    space = remote.vectors(v1.VectorsRequest()).space
     fetched, after = 0, b""
     while True:
         with replica.file.reading() as sql:
-            rows = sql.execute(_MISSING, (after, FETCHED_AT_ONCE)).fetchall()
+            rows = sql.execute(_WANTED, (space, after, FETCHED_AT_ONCE)).fetchall()
         if rows:
             fetched += _fetch(replica, remote, rows)
         if len(rows) < FETCHED_AT_ONCE:

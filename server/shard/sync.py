@@ -107,7 +107,10 @@ class ShardSync(ShardParts):
         with self._store.read() as reading:
             living = reading.guarded(key, ids)
             seen = [memory_id for memory_id, row in living.items() if viewer.sees(row)]
-            return reading.vectors(key, space, seen)
+            found = reading.vectors(key, space, seen)
+        if len(found) < len(seen):
+            self._cache.note_bare(key, space)
+        return found
 
     def collect(
         self, limit: CommitStamp, ending: Callable[[], bool], but: Container[Incarnation] = ()

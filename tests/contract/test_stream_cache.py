@@ -333,3 +333,130 @@ def test_the_last_access_is_known_where_it_is_asked_for(
     with caching(store, tmp_path) as other:
         cache = other
         assert last() == {one: 6, two: 7}
+
+
+# --- memories without a vector --------------------------------------------------------------------
+
+
+def add_bare(store: MemoryStore, cache: StreamCache, content: str, key: StreamKey = KEY) -> MemoryId:
+    """A memory whose vector of the space is not there yet."""
+    (memory_id,) = add(store, cache, vectors(1), key)
+
+    def unit(writing: Writing) -> None:
+        before = writing.get(key.incarnation, memory_id)
+        assert before is not None
+        (stamp,) = writing.stamps(key, 1, NOW)
+        edit = Stamp(stamp, REPLICA)
+        state = State(replace(before.memory, content=content), {**before.state.stamps, "content": edit})
+        writing.replace(key, before, before.edited(state, stamp))
+        writing.on_commit(lambda: cache.note(key, stamp))
+
+    store.write([key], unit)
+    return memory_id
+
+
+def dress(store: MemoryStore, row: NDArray[np.float32], key: StreamKey = KEY) -> int:
+    """Give the vector to whatever has none, as another server would."""
+    with store.read() as reading:
+        bare = reading.unembedded(key.incarnation, SPACE, ("", CommitStamp(0)), 1000)
+    (vector,) = encode_vectors(row[np.newaxis])
+
+    def unit(writing: Writing) -> None:
+        writing.put_vectors(key, SPACE, [(one.memory_id, one.content_stamp, vector) for one in bare])
+
+    store.write([key], unit)
+    return len(bare)
+
+
+@pytest.mark.parametrize("extent", [KEY, TENANT])
+def test_a_memory_without_a_vector_is_found_by_its_words_until_it_has_one(
+    store: MemoryStore, tmp_path: Path, extent: Extent
+) -> None:
+    rows = vectors(3, seed=1)
+    with caching(store, tmp_path) as cache:
+        ids = add(store, cache, rows[:2])
+        ids.append(add_bare(store, cache, "chess on Fridays"))
+        for _ in range(2):
+            with cache.reading(extent, SPACE) as stream:
+                assert set(nearest(stream, rows[0], 3)) == set(ids)
+                query = Query("Fridays", rows[2], RECIPES["default"], View(ClientId("c"), Micros(0)), 1)
+                assert [hit.row.memory.id for hit in search(stream, query)] == [ids[2]]
+                assert stream.bare.keys() == {ids[2]}
+        assert cache.take_bare() == {(KEY, SPACE)}
+        assert cache.take_bare() == set()
+        assert dress(store, rows[2]) == 1
+        with cache.reading(extent, SPACE) as stream:
+            assert nearest(stream, rows[2], 1) == [ids[2]]
+            assert not stream.bare
+        assert cache.take_bare() == set()
+        assert agrees(store, cache, extent)
+
+
+def test_a_memory_without_a_vector_may_be_edited_and_deleted(store: MemoryStore, tmp_path: Path) -> None:
+    row = vectors(1, seed=2)
+    with caching(store, tmp_path) as cache:
+        first, second = (add_bare(store, cache, f"said {n}") for n in range(2))
+        with cache.reading(KEY, SPACE) as stream:
+            assert len(stream.bare) == 2
+        rewrite(store, cache, KEY, first, row[0])
+        bury(store, cache, [second])
+        with cache.reading(KEY, SPACE) as stream:
+            assert nearest(stream, row[0], 3) == [first]
+            assert not stream.bare
+        assert agrees(store, cache)
+
+
+def test_a_graph_is_kept_without_those_that_have_no_vector(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switch, "EXACT_ROWS", 20)
+    rows = vectors(40, seed=3)
+    with caching(store, tmp_path) as cache:
+        ids = add(store, cache, rows[:39])
+        late = add_bare(store, cache, "said late")
+        with cache.reading(KEY, SPACE) as stream:
+            assert isinstance(stream.vectors, HnswIndex)
+            assert stream.bare.keys() == {late}
+    dress(store, rows[39])
+    with caching(store, tmp_path) as cache, cache.reading(KEY, SPACE) as stream:
+        assert nearest(stream, rows[39], 1) == [late]
+        assert nearest(stream, rows[5], 1) == [ids[5]]
+        assert len(stream.vectors) == len(stream) == 40
+
+
+def test_two_spaces_are_resident_under_one_budget(store: MemoryStore, tmp_path: Path) -> None:
+    other = "other/4"
+    with ExitStack() as stack:
+        cache = StreamCache(store, Shelf(tmp_path), {SPACE: DIMENSION, other: 4}, budget_bytes=PLENTY)
+        stack.callback(cache.close)
+        rows = vectors(4)
+        ids = add(store, cache, rows)
+        for space in (SPACE, other):
+            with cache.reading(KEY, space) as stream:
+                assert len(stream) == 4
+                assert len(stream.bare) == (0 if space == SPACE else 4)
+        whole = cache.nbytes
+        ids += add(store, cache, vectors(1, seed=5))
+        for space in (SPACE, other):
+            with cache.reading(KEY, space) as stream:
+                assert len(stream) == 5
+        cache.discard_other(TENANT, SPACE)
+        assert 0 < cache.nbytes < whole
+        assert list(cache._entries) == [(KEY, SPACE)]
+
+
+def test_a_graph_of_another_space_is_no_graph(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switch, "EXACT_ROWS", 20)
+    with caching(store, tmp_path) as cache:
+        add(store, cache, vectors(30))
+        with cache.reading(KEY, SPACE):
+            pass
+    shelf = Shelf(tmp_path)
+    assert len(shelf.files_of(KEY)) == 2
+    shelf.discard_other(TENANT, SPACE)
+    assert len(shelf.files_of(KEY)) == 2
+    assert shelf.take(KEY, "other/4", 4) is None
+    shelf.discard_other(TENANT, "other/4")
+    assert shelf.files_of(KEY) == []
