@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from scrubjay import v1
@@ -62,25 +62,31 @@ class NoRegistration:
 class Server:
     """One shard's services on a database with a shard's tables, and a clock that tests move."""
 
-    def __init__(self, url: str, folder: Path, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        embedder: Embedder | None = None,
+        others: Mapping[str, Embedder] = MappingProxyType({}),
+    ) -> None:
         self.now = NOW
         self.embedder = embedder or HashEmbedder()
         space = self.embedder.space
         with ExitStack() as stack:
             self.store = stack.enter_context(MemoryStore(url))
             shelf = Shelf(folder / "index")
-            embedders = Embedders({"hash": self.embedder})
-            self.cache = StreamCache(self.store, shelf, embedders.dimensions, budget_bytes=1 << 24)
+            self.embedders = Embedders({"hash": self.embedder, **others})
+            self.cache = StreamCache(self.store, shelf, self.embedders.dimensions, budget_bytes=1 << 24)
             stack.callback(self.cache.close)
             self.shard = Shard("main", self.store, self.cache)
             router = Router({"main": self.shard})
             self.tenant = Tenant("acme", "", ACME, TenantState.ACTIVE, "main", space.id, Micros(0))
-            self.memories = MemoryService(router, embedders, b"secret", lambda: self.now)
+            self.memories = MemoryService(router, self.embedders, b"secret", lambda: self.now)
             self.snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
             stack.callback(self.snapshots.close)
             self.archives = Archives(folder, 1 << 30, lambda: self.now)
             self.sync = SyncService(
-                router, embedders, b"secret", lambda: self.now, NoRegistration(), self.snapshots
+                router, self.embedders, b"secret", lambda: self.now, NoRegistration(), self.snapshots
             )
             self._stack = stack.pop_all()
 

@@ -298,13 +298,9 @@ def _of_admins(lab: Laboratory) -> dict[str, list[Message]]:
         "ExportSubject": [v1.ExportSubjectRequest(**name, user_id="bob")],
         "EraseSubject": [v1.EraseSubjectRequest(**name, user_id="carol")],
         "ExportTenant": [v1.ExportTenantRequest(**name)],
-        "DownloadExport": [
-            v1.DownloadExportRequest(**name, operation_id=str(lab.given["id"][0]), offset=1)
-        ],
+        "DownloadExport": [v1.DownloadExportRequest(**name, operation_id=str(lab.given["id"][0]), offset=1)],
         "UploadImport": [v1.UploadImportRequest(**name, upload_id="x", chunk=b"x")],
-        "ImportTenant": [
-            v1.ImportTenantRequest(**name, upload_id="x", sha256="0" * 64, validate_only=True)
-        ],
+        "ImportTenant": [v1.ImportTenantRequest(**name, upload_id="x", sha256="0" * 64, validate_only=True)],
         "ReindexTenant": [v1.ReindexTenantRequest(**other, embedder="hash")],
         "GetTenantOperation": [v1.GetTenantOperationRequest(operation_id=str(lab.given["id"][0]))],
         "ListTenantOperations": [v1.ListTenantOperationsRequest(**name, page_size=1)],
