@@ -16,7 +16,7 @@ from client_sync.dead_letters import refuse
 from client_sync.errors import ReplicaError
 from client_sync.identity import Identity
 from client_sync.outbox import Entry, Outbox, applied_state
-from client_sync.replica_file import must_forget
+from client_sync.replica_file import must_forget, rows_among
 from scrubjay import v1
 from scrubjay.feed import joined, read_state, stored_message
 from scrubjay.memory import MemoryId, Micros, hashed_id, id_bytes, id_text
@@ -135,14 +135,7 @@ class Copies:
 
     def _known(self, ids: list[bytes]) -> set[bytes]:
         """Those that have a row or operations here."""
-        found: set[bytes] = set()
-        for at in range(0, len(ids), 500):
-            some = ids[at : at + 500]
-            marks = ",".join("?" * len(some))
-            for table, column in (("rows", "id"), ("outbox", "memory_id")):
-                query = f"SELECT {column} FROM {table} WHERE {column} IN ({marks})"  # noqa: S608 - fixed names
-                found.update(row[0] for row in self._sql.execute(query, some))
-        return found
+        return rows_among(self._sql, "SELECT id FROM rows WHERE id IN", ids) | self._outbox.among(ids)
 
     def _fresh_row(
         self, memory_id: MemoryId, commit_stamp: CommitStamp, change: v1.Change
@@ -200,6 +193,7 @@ class Copies:
         What a duplicate did is in the pages, unless it is gone since; but maybe in a later one, so that
         the operation stays on top until the last has come.
         """
+        ended = []
         for entry in self._outbox.passed(commit_stamp):
             assert entry.result is not None
             operation, result = entry.operation, entry.result
@@ -211,7 +205,7 @@ class Copies:
             status = result.first_status or result.status
             memory_id = operation.memory_id
             copy = self.get(memory_id)
-            self._outbox.drop([entry])
+            ended.append(entry)
             self._changed[memory_id] = copy
             if is_burial(entry):
                 self.bury(memory_id)
@@ -220,6 +214,7 @@ class Copies:
                     self._forget(memory_id)  # a pull from the beginning tells of no end
             elif (state := applied_state(operation, result)) is not None:
                 self._join_own(memory_id, copy, state, operation.kind, result.commit_stamp)
+        self._outbox.drop(ended)
 
     def end_forgotten(self, entry: Entry, at: Micros) -> None:
         """End an operation of which the server does not know any more how it ended, once the copies are the
@@ -276,14 +271,16 @@ class Copies:
     def settle(self, at: Micros | None = None) -> None:
         """Show every memory that changed: its copy with its operations on top. The journal notes what
         others did, where ``at`` says when it was heard of."""
+        queued = self._outbox.among([id_bytes(memory_id) for memory_id in self._changed])
+        bare, renewed = [], []
         for memory_id, copy in self._changed.items():
             key = id_bytes(memory_id)
-            before, after = self._row(key), self._overlaid(memory_id, key, copy)
+            if key not in queued:
+                bare.append((key,))
+            before = self._row(key)
+            after = self._overlaid(memory_id, key, copy) if key in queued else copy
             if before is not None and after is not None and before.field_stamps == after.field_stamps:
-                self._sql.execute(
-                    "UPDATE rows SET commit_stamp = ?, message = ? WHERE id = ?",
-                    (after.commit_stamp, after.message, key),
-                )
+                renewed.append((after.commit_stamp, after.message, key))
                 continue
             self._show(key, after)
             if before is None and after is None:
@@ -292,6 +289,8 @@ class Copies:
             if at is not None and memory_id not in self.retracted:
                 old, new = (None if one is None else one.state for one in (before, after))
                 journal.record(self._sql, memory_id, at, before=old, after=new, origin="elsewhere")
+        self._sql.executemany("DELETE FROM beneath WHERE id = ?", bare)
+        self._sql.executemany("UPDATE rows SET commit_stamp = ?, message = ? WHERE id = ?", renewed)
         self._changed.clear()
 
     def _row(self, key: bytes) -> Copy | None:
@@ -301,18 +300,14 @@ class Copies:
         return None if row is None else Copy(*row)
 
     def _overlaid(self, memory_id: MemoryId, key: bytes, copy: Copy | None) -> Copy | None:
-        """What is to be shown of a memory; what lies beneath is written."""
-        entries = self._outbox.of(memory_id)
-        if not entries:
-            self._sql.execute("DELETE FROM beneath WHERE id = ?", (key,))
-            return copy
+        """What is to be shown of a memory that has operations; what lies beneath is written."""
         stamp = UNSENT if copy is None else copy.commit_stamp
         beneath = (key, stamp, None, None) if copy is None else (key, stamp, copy.message, copy.field_stamps)
         self._sql.execute("INSERT OR REPLACE INTO beneath VALUES (?, ?, ?, ?)", beneath)
         if copy is None and self.buried(memory_id):
             return None  # an answered create may still wait for its page, which the deletion overtook
         state = None if copy is None else copy.state
-        for entry in entries:
+        for entry in self._outbox.of(memory_id):
             state, _ = overlay(state, entry.operation, self._identity.client_id)
         return None if state is None else Copy.of(state, stamp)
 

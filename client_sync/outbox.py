@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from client_sync.identity import Identity
-from client_sync.replica_file import get_meta, set_meta
+from client_sync.replica_file import get_meta, rows_among, set_meta
 from scrubjay import v1
 from scrubjay.feed import MAX_BATCH_BYTES, MAX_OPERATIONS
 from scrubjay.memory import Memory, MemoryId, Micros, id_bytes, id_text
@@ -61,13 +61,17 @@ class Outbox:
         self._sql = sql
         self._identity = identity
         self.replica = ReplicaId(get_meta(sql, "replica_id"))
-        self._decoded: dict[int, tuple[bytes, Operation]] = {}
+        self._decoded: dict[int, tuple[bytes, OperationId, Operation]] = {}
 
     # --- reading ----------------------------------------------------------------------------------
 
     def of(self, memory_id: MemoryId) -> list[Entry]:
         """The operations on a memory, in their order."""
         return self._entries("memory_id = ?", id_bytes(memory_id))
+
+    def among(self, ids: Sequence[bytes]) -> set[bytes]:
+        """Those of the memories that have operations here, all as 16 bytes."""
+        return rows_among(self._sql, "SELECT memory_id FROM outbox WHERE memory_id IN", ids)
 
     def memory_ids(self) -> set[MemoryId]:
         """The memories that have operations here."""
@@ -90,7 +94,14 @@ class Outbox:
 
     def read(self, body: bytes) -> Operation:
         """An operation that is not in the outbox any more, from its bytes."""
-        return reread(body, self.replica, 0, self._identity.client_id, self._identity.subject)
+        return reread(body, self.replica, self._identity.client_id, self._identity.subject)
+
+    def _read(self, body: bytes, name: OperationId) -> Operation:
+        """An operation under the id that is kept beside its bytes, which rarely hold it."""
+        operation = reread(
+            body, self.replica, self._identity.client_id, self._identity.subject, unnamed=lambda: name
+        )
+        return operation if operation.operation_id == name else replace(operation, operation_id=name)
 
     def _entries(self, where: str, *values: object) -> list[Entry]:
         query = f"SELECT {_COLUMNS} FROM outbox WHERE {where} ORDER BY position"  # noqa: S608 - fixed texts
@@ -100,15 +111,13 @@ class Outbox:
         position, number, operation_id, body, result = row
         assert isinstance(position, int)
         assert isinstance(body, bytes)
-        known = self._decoded.get(position)
-        if known is not None and known[0] == body:
-            operation = known[1]
-        else:
-            operation = self.read(body)
-            self._decoded[position] = (body, operation)
         name = OperationId(id_text(operation_id)) if isinstance(operation_id, bytes) else NO_ID
-        if name != operation.operation_id:
-            operation = replace(operation, operation_id=name)
+        known = self._decoded.get(position)
+        if known is not None and known[:2] == (body, name):
+            operation = known[2]
+        else:
+            operation = self._read(body, name)
+            self._decoded[position] = (body, name, operation)
         answer = v1.OperationResult.FromString(result) if isinstance(result, bytes) else None
         return Entry(position, number if isinstance(number, int) else 0, operation, body, answer)
 
@@ -164,10 +173,11 @@ class Outbox:
         """What to send next: the batch that was sent and not answered, else a ``new`` one, or none."""
         answered = int(get_meta(self._sql, "answered", 0))
         chain = bytes(get_meta(self._sql, "chain", NO_CHAIN))
-        bodies = self._numbered() or (self._number(answered + 1) if new else [])
+        bodies = self.sent_bodies() or (self._number(answered + 1) if new else [])
         return Batch(answered + 1, chain, tuple(bodies))
 
-    def _numbered(self) -> list[bytes]:
+    def sent_bodies(self) -> list[bytes]:
+        """The operations of the batch that waits for its answer, as they were sent."""
         rows = self._sql.execute(
             "SELECT body FROM outbox WHERE number IS NOT NULL AND result IS NULL ORDER BY number"
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -32,6 +32,8 @@ FORGET_SECONDS = 2.0
 """How long forgetting waits for another program, or thread, that reads or writes the file."""
 _FOLDED_AGAIN_SECONDS = 0.05
 """SQLite itself waits for readers, but not for somebody else who folds the log back."""
+_ASKED_AT_ONCE = 500
+"""Values of one query: SQLite takes at least 999."""
 SIDE_FILES = ("-wal", "-shm", ".loading", ".loading.lock", ".loading.lock-journal")
 
 _SCHEMA = """
@@ -267,6 +269,15 @@ def set_meta(sql: sqlite3.Connection, **values: Any) -> None:
             sql.execute("DELETE FROM meta WHERE key = ?", (key,))
         else:
             sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+
+def rows_among(sql: sqlite3.Connection, query: str, ids: Sequence[bytes]) -> set[bytes]:
+    """What ``query``, which ends with ``IN``, finds among the ids."""
+    found: set[bytes] = set()
+    for at in range(0, len(ids), _ASKED_AT_ONCE):
+        some = ids[at : at + _ASKED_AT_ONCE]
+        found.update(row[0] for row in sql.execute(f"{query} ({','.join('?' * len(some))})", some))
+    return found
 
 
 def must_forget(sql: sqlite3.Connection) -> None:

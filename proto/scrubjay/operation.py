@@ -8,7 +8,7 @@ use one number for different edits. ``replay`` is what an operation does to a me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
@@ -121,7 +121,9 @@ def decode(
     InvalidField names what no operation can have; whether the memory is valid once it is edited is seen
     when it is replayed.
     """
-    operation = reread(encoded, sender, number, client_id, subject)
+    operation = reread(
+        encoded, sender, client_id, subject, unnamed=lambda: derived_id(sender, number, encoded)
+    )
     if operation.memory is not None:
         _check_created(operation.memory, subject)
     elif operation.writes:
@@ -130,9 +132,15 @@ def decode(
 
 
 def reread(
-    encoded: bytes, sender: ReplicaId, number: int, client_id: ClientId, subject: Subject
+    encoded: bytes,
+    sender: ReplicaId,
+    client_id: ClientId,
+    subject: Subject,
+    *,
+    unnamed: Callable[[], OperationId] = lambda: NO_ID,
 ) -> Operation:
-    """``decode`` for bytes that this side made itself: the values in them are not checked again."""
+    """``decode`` for bytes that this side made itself: the values in them are not checked again. ``unnamed``
+    gives the id of an operation that names none."""
     message = _parse(encoded)
     memory_id = MemoryId(id_text(_sized("memory_id", message.memory_id, 16)))
     replica = ReplicaId(_sized("replica_id", message.replica_id, 16)) if message.replica_id else sender
@@ -143,7 +151,7 @@ def reread(
     if message.operation_id:
         operation_id = OperationId(id_text(_sized("operation_id", message.operation_id, 16)))
     else:
-        operation_id = derived_id(sender, number, encoded)
+        operation_id = unnamed()
     if kind is OperationKind.DELETE:
         return Operation(operation_id, memory_id, kind, stamp)
     message.memory.id = memory_id
