@@ -134,6 +134,9 @@ TAKES: dict[str, Kind] = {
     "space": Kind.TEXT,
     "place": Kind.TEXT,
     "from_day": Kind.TEXT,
+    "chunk": Kind.TEXT,
+    "sha256": Kind.TEXT,
+    "embedder": Kind.TEXT,
     "to_day": Kind.TEXT,
 }
 

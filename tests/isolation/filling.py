@@ -115,9 +115,10 @@ def _memories(home: Home) -> None:
     stamps = {one.field: one.stamp for one in read.field_stamps}
     note(home, Kind.STAMP, stamps["content"])
     note(home, Kind.CONTENT_STAMP, Stamp.parse(stamps["content"]).pack())
-    found = home.memories("ListEntities", v1.ListEntitiesRequest(user_id=about[Kind.USER]))
-    assert isinstance(found, v1.ListEntitiesResponse)
-    note(home, Kind.ENTITY, *(one.id for one in found.entities))
+    for user_id in (about[Kind.USER], "alice"):
+        found = home.memories("ListEntities", v1.ListEntitiesRequest(user_id=user_id))
+        assert isinstance(found, v1.ListEntitiesResponse)
+        note(home, Kind.ENTITY, *(one.id for one in found.entities))
 
 
 def _conversations(home: Home) -> None:

@@ -23,11 +23,12 @@ WEB = "web"
 
 @dataclass
 class Home:
-    """A living tenant. ``platform`` is a platform admin's key."""
+    """A living tenant. ``platform`` is a platform admin's key, ``made`` what is made once for all calls."""
 
     known: Known
     channel: grpc.Channel
     platform: str
+    made: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property

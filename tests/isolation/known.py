@@ -55,15 +55,15 @@ class Known:
         long = {
             value.encode() if isinstance(value, str) else value
             for kind, values in self.values.items()
-            if kind not in _SHORT
+            if kind not in ALIKE
             for value in values
         }
         tokens = {token.encode() for token in self.page_tokens.values()}
         return long | tokens | {self.canary.encode()} | {key.encode() for key in self.keys.values()}
 
 
-_SHORT = {Kind.TENANT, Kind.ETAG, Kind.STAMP, Kind.DIGEST}
-"""Too short, or too alike in all tenants, to be looked for in bytes."""
+ALIKE = {Kind.TENANT, Kind.ETAG, Kind.STAMP, Kind.DIGEST}
+"""What two tenants may have alike, one after the other or by chance."""
 
 
 def request_id(name: str, rpc: str) -> str:

@@ -345,6 +345,10 @@ ROWS: dict[str, list[Row]] = {
         replace(row, refused=row.refused or "there is no such shard")
         for row in platform(lambda home: v1.MoveTenantRequest(**home.tenant, shard="elsewhere"))
     ],
+    "TenantAdminService/ReindexTenant": [
+        replace(row, refused=row.refused or "there is no such embedder")
+        for row in platform(lambda home: v1.ReindexTenantRequest(**home.tenant, embedder="none"))
+    ],
     "TenantAdminService/ListShards": platform(lambda home: v1.ListShardsRequest()),
     "TenantAdminService/DrainShard": [
         replace(row, refused=row.refused or "there is no such shard")
@@ -365,11 +369,13 @@ def at_rest(home: Home) -> Home:
 
 
 def exported(home: Home) -> str:
-    """An operation that wrote an export."""
-    begun = home.admin("ExportTenant", v1.ExportTenantRequest(**at_rest(home).tenant))
-    assert isinstance(begun, v1.ExportTenantResponse)
-    at_rest(home)
-    return begun.operation.operation.id
+    """An operation that wrote an export, one for all calls."""
+    if "export" not in home.made:
+        begun = home.admin("ExportTenant", v1.ExportTenantRequest(**at_rest(home).tenant))
+        assert isinstance(begun, v1.ExportTenantResponse)
+        home.made["export"] = begun.operation.operation.id
+        at_rest(home)
+    return home.made["export"]
 
 
 def job_of(home: Home) -> str:

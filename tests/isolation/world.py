@@ -34,7 +34,7 @@ from tests.isolation.filling import COMMON_IDS, COMMON_PENDING, filled
 from tests.isolation.home import ALICE, DEVICE, PLATFORM, SERVICE, Home
 from tests.isolation.known import Known, create_operation, set_operation
 from tests.isolation.reads import told
-from tests.isolation.requests import sending
+from tests.isolation.requests import exported, sending
 from tests.isolation.walk import look_for
 
 AHEAD = purging.SETTLED_MICROS * 2
@@ -132,7 +132,23 @@ def served(world: World, clock: Clock | None = None) -> Iterator[Home]:
         App(world.settings, clock or Clock(AHEAD)) as app,
         grpc.insecure_channel(app.address) as channel,
     ):
+        for other in world.others:
+            if other.name in ("live", "reborntwo"):
+                warm(Home(other, channel, world.platform))
         yield Home(world.home, channel, world.platform)
+
+
+def warm(other: Home) -> None:
+    """Another tenant uses the server: what is its is resident, and files of its are on the disk."""
+    told(other)
+    snapshot = other.sync("Snapshot", v1.SnapshotRequest())
+    assert isinstance(snapshot, v1.SnapshotResponse)
+    other.known.values[Kind.SNAPSHOT_TOKEN] = [snapshot.resume_token]
+    other.known.values[Kind.TENANT_JOB] += [exported(other)]
+    upload = v1.UploadImportRequest(**other.tenant, upload_id=str(other.known.values[Kind.NAME][0]))
+    upload.chunk = b"the beginning of a file"
+    other.admin("UploadImport", upload)
+    other.govern("GetUsage", v1.GetUsageRequest(**other.tenant))  # which writes what was counted
 
 
 def leave(home: Home, clock: Clock, marks: set[bytes]) -> None:
