@@ -1,12 +1,13 @@
 """A quiet tenant's calls alone, and beside a tenant that floods the server from 64 callers, in one run.
 
     python bench/fairness.py                    # the embedder hash
-    python bench/fairness.py --embedder lite --seconds 5
+    python bench/fairness.py --embedder lite --seconds 5 search-beside-add-100
 
 The server, the flood and the quiet tenant are a process each. Two kinds of rounds are made in turn, A B A B:
-the quiet tenant calls from one caller, without and with the flood, which makes the same kind of call. Printed
-are the median and the 95th percentile of the quiet tenant's calls, and how many of its and the flood's calls
-were refused.
+the quiet tenant calls from one caller, without and with the flood, which makes the same kind of call, or adds
+100 memories a call, which is work for the embedder. Printed are the median and the 95th percentile of the
+quiet tenant's calls, and how many of its and the flood's calls were refused. There is one shard, so that both
+tenants wait for one another's commits.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import itertools
 import multiprocessing
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,13 +26,18 @@ from typing import Any
 
 import grpc
 
-from demo.local_server import local_server
+from demo.local_server import LocalServer, local_server
+from rpc import new_sentence
 from scrubjay import connect, v1
 
 CALLERS = 64
 ROUNDS = 4
 WARM_UP = 20
 SETTLE_SECONDS = 1.0
+FLOOD_SECONDS = 120.0
+"""64 callers that add 100 memories each wait for the embedder as long as 6 400 texts take."""
+RISE_SECONDS = 0.5
+"""Until all callers of the flood wait for answers."""
 SPAWNED = multiprocessing.get_context("spawn")
 
 Call = Callable[[v1.MemoryServiceStub, int], object]
@@ -45,6 +52,16 @@ def add(memories: v1.MemoryServiceStub, n: int) -> None:
 def search(memories: v1.MemoryServiceStub, n: int) -> None:
     """Search for what nobody asked before."""
     memories.Search(v1.SearchRequest(user_id=f"user-{n % 50}", query=f"a letter about garden {n}"))
+
+
+def add_100(memories: v1.MemoryServiceStub, n: int) -> None:
+    """Add 100 memories that nobody added before."""
+    many = [v1.Memory(user_id=f"user-{n % 50}", content=new_sentence(100 * n + one)) for one in range(100)]
+    memories.Add(v1.AddRequest(memories=many, dedup=v1.DEDUP_OFF))
+
+
+PAIRS = {"add": (add, add), "search": (search, search), "search-beside-add-100": (search, add_100)}
+"""What the quiet tenant calls, and the flood."""
 
 
 class Calls:
@@ -90,7 +107,10 @@ class Flood:
     def run(self, address: str, key: str, call: Call) -> None:
         """Flood from many callers until it is over."""
         numbers = itertools.count()
-        with connect(address, key) as channel, ThreadPoolExecutor(CALLERS) as pool:
+        with (
+            connect(address, key, deadline_seconds=FLOOD_SECONDS) as channel,
+            ThreadPoolExecutor(CALLERS) as pool,
+        ):
             calls = Calls(v1.MemoryServiceStub(channel), numbers)
 
             def caller() -> None:
@@ -116,15 +136,46 @@ def flood_of(address: str, key: str, call: Call) -> Iterator[Flood]:
         process.join()
 
 
+def measure(
+    server: LocalServer,
+    quiet: v1.MemoryServiceStub,
+    pair: tuple[Call, Call],
+    seconds: float,
+    numbers: Iterator[int],
+) -> tuple[Calls, Calls, Flood]:
+    """The quiet tenant's calls alone, those beside the flood, and the flood."""
+    call, flooding = pair
+    alone, beside = Calls(quiet, numbers), Calls(quiet, numbers)
+    with flood_of(server.address, server.service_key, flooding) as flood:
+        for _ in range(ROUNDS):
+            alone.make_for(seconds, call)
+            flood.on.set()
+            time.sleep(RISE_SECONDS)
+            beside.make_for(seconds, call)
+            flood.on.clear()
+            time.sleep(SETTLE_SECONDS)
+    return alone, beside, flood
+
+
+def row(name: str, alone: Calls, beside: Calls, flood: Flood, seconds: float) -> str:
+    """What is printed of a pair."""
+    ratio = statistics.median(beside.milliseconds) / statistics.median(alone.milliseconds)
+    rate = flood.answered.value / (ROUNDS * (seconds + RISE_SECONDS))
+    refused = f"{alone.refused + beside.refused}; {flood.refused.value}"
+    return f"| {name} | {alone} | {beside} | {ratio:.1f} | {refused} | {rate:.0f} |"
+
+
 def main() -> None:
     """Print a row for each kind of call."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("pairs", nargs="*", default=[*PAIRS], help=", ".join(PAIRS))
     parser.add_argument("--seconds", type=float, default=2.0, help="of a round")
     parser.add_argument("--embedder", default="hash")
     options = parser.parse_args()
     numbers = itertools.count()
     with (
-        local_server(options.embedder) as server,
+        tempfile.TemporaryDirectory() as folder,
+        local_server(options.embedder, {"SCRUBJAY_SHARDS": f"sqlite:///{folder}/shard.db"}) as server,
         connect(server.address, server.admin_key) as admin_channel,
     ):
         admin = v1.TenantAdminServiceStub(admin_channel)
@@ -138,24 +189,11 @@ def main() -> None:
             for memories, call in itertools.product((quiet, noisy), (add, search)):
                 for _ in range(WARM_UP):
                     call(memories, next(numbers))
-            print(
-                "| Call | alone, p50; p95 ms | flooded | p50 ÷ p50 | refused, quiet; flood | flood, calls/s |"
-            )
+            print("| Calls | alone, p50; p95 ms | flooded | p50 ÷ p50 | refused, both | flood, calls/s |")
             print("|---|---|---|---|---|---|")
-            for call in (add, search):
-                alone, beside = Calls(quiet, numbers), Calls(quiet, numbers)
-                with flood_of(server.address, server.service_key, call) as flood:
-                    for _ in range(ROUNDS):
-                        alone.make_for(options.seconds, call)
-                        flood.on.set()
-                        beside.make_for(options.seconds, call)
-                        flood.on.clear()
-                        time.sleep(SETTLE_SECONDS)
-                ratio = statistics.median(beside.milliseconds) / statistics.median(alone.milliseconds)
-                rate = flood.answered.value / (ROUNDS * options.seconds)
-                refused = f"{alone.refused + beside.refused}; {flood.refused.value}"
-                row = (call.__name__, alone, beside, f"{ratio:.1f}", refused, f"{rate:.0f}")
-                print(f"| {' | '.join(map(str, row))} |", flush=True)
+            for name in options.pairs:
+                measured = measure(server, quiet, PAIRS[name], options.seconds, numbers)
+                print(row(name, *measured, options.seconds), flush=True)
 
 
 if __name__ == "__main__":
