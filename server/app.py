@@ -62,7 +62,7 @@ from server.turns import TURNS_BESIDE_A_DATABASE, Turns
 from tenants import tenant_service
 from tenants.database import DatabaseUnusable
 from tenants.operation import Kind
-from tenants.registry import FirstCredentials, Registry, TenantChanges, open_catalogue, usage
+from tenants.registry import FirstCredentials, Registry, TenantChanges, audit, open_catalogue, usage
 from tenants.tenant import Role, Tenant
 
 SEMANTICS = "scrubjay.semantics"
@@ -362,6 +362,9 @@ def _run_beside(
     stack.enter_context(closing(Periodic("sweep", forgetting.INTERVAL_SECONDS, sweeper.run)))
     stack.callback(registry.usage.write)
     stack.enter_context(closing(Periodic("usage", usage.INTERVAL_SECONDS, registry.usage.write)))
+    if days := settings.audit_days:
+        cut = Periodic("audit", audit.INTERVAL_SECONDS, lambda _: registry.audit.cut(days, now=clock()))
+        stack.enter_context(closing(cut))
     purger = purging.Purger(shards, registry.lives, snapshots, archives, clock)
     stack.enter_context(closing(Periodic("purge", purging.INTERVAL_SECONDS, purger.run)))
     stack.enter_context(closing(Periodic("archives", folder.INTERVAL_SECONDS, archives.collect)))

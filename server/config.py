@@ -148,6 +148,12 @@ class Settings(BaseSettings):
         description="Calls a second on the memories of one shard, counted by each server on its own; 0: no "
         "limit. One tenant leaves half of what was saved up to the others.",
     )
+    audit_days: int = Field(
+        default=0,
+        ge=0,
+        le=36_500,
+        description="Days that the audit log keeps an event; it notes what is deleted then. 0: for ever.",
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="Least level logged."
     )

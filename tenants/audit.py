@@ -3,7 +3,8 @@
 An event's digest covers the event and the digest before it, under a key that follows from the pepper. So an
 event that is changed, removed or put between others shows, to who has the pepper: who has the database alone
 can't make a whole chain. The head, sealed beside the log, says where it ends, so that its end can't be cut
-off either. No event holds content: ids, names of fields, and reasons of refusals alone.
+off either. The tail, sealed too, says up to where a server deleted what was old enough: nobody else cuts off
+its beginning unseen. No event holds content: ids, names of fields, and reasons of refusals alone.
 """
 
 from __future__ import annotations
@@ -59,6 +60,21 @@ class Head:
     seal: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Up to where the log was cut off for its age; the event behind is chained to ``digest``."""
+
+    number: int
+    digest: bytes
+    seal: bytes
+
+
+NO_TAIL = Tail(0, NO_DIGEST, b"")
+"""Of a log that is whole."""
+Place = AuditEvent | Tail | None
+"""What an event is chained to: the one before it, or where the log was cut off; None at its beginning."""
+
+
 def chained(key: bytes, before: bytes, number: int, act: Act) -> AuditEvent:
     """The event of an act behind the one with the digest ``before``."""
     covered = [number, *(getattr(act, name) for name in Act.__slots__)]
@@ -67,13 +83,26 @@ def chained(key: bytes, before: bytes, number: int, act: Act) -> AuditEvent:
 
 def sealed(key: bytes, event: AuditEvent) -> Head:
     """The head of a log that ends with this event."""
-    body = b"head\0" + event.number.to_bytes(8, "big") + event.digest
-    return Head(event.number, event.digest, hmac.digest(key, body, "sha256"))
+    return Head(event.number, event.digest, _seal(key, b"head", event))
 
 
-def faults(key: bytes, before: AuditEvent | None, events: Iterable[AuditEvent]) -> Iterator[str]:
-    """What shows in a run of the log, by number, that somebody changed it. ``before`` is the event before it,
-    None at the beginning."""
+def cut_behind(key: bytes, event: AuditEvent) -> Tail:
+    """The tail of a log that begins behind this event."""
+    return Tail(event.number, event.digest, _seal(key, b"tail", event))
+
+
+def _seal(key: bytes, end: bytes, place: AuditEvent | Tail) -> bytes:
+    return hmac.digest(key, end + b"\0" + place.number.to_bytes(8, "big") + place.digest, "sha256")
+
+
+def is_own(key: bytes, tail: Tail) -> bool:
+    """Whether the log was cut off there by who has the pepper, or not at all."""
+    return tail == NO_TAIL or hmac.compare_digest(_seal(key, b"tail", tail), tail.seal)
+
+
+def faults(key: bytes, before: Place, events: Iterable[AuditEvent]) -> Iterator[str]:
+    """What shows in a run of the log, by number, that somebody changed it. ``before`` is what it is chained
+    to."""
     number, digest = (0, NO_DIGEST) if before is None else (before.number, before.digest)
     for event in events:
         if event.number != number + 1:
@@ -83,12 +112,14 @@ def faults(key: bytes, before: AuditEvent | None, events: Iterable[AuditEvent]) 
         number, digest = event.number, event.digest
 
 
-def end_faults(key: bytes, head: Head, last: AuditEvent | None) -> Iterator[str]:
+def end_faults(key: bytes, head: Head, last: Place) -> Iterator[str]:
     """What shows at the end of the log that somebody changed it."""
     number, digest = (0, NO_DIGEST) if last is None else (last.number, last.digest)
     if head.number > number:
         yield _missing(number + 1, head.number)
-    elif (head.number, head.digest) != (number, digest) or (last is not None and head != sealed(key, last)):
+    elif (head.number, head.digest) != (number, digest) or (
+        last is not None and not hmac.compare_digest(_seal(key, b"head", last), head.seal)
+    ):
         yield "the head of the log was changed"
 
 

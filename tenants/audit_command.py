@@ -59,8 +59,11 @@ def _verify(server: Target, api_key: str, as_json: bool) -> None:
     for fault in faults:
         typer.echo(f"error: {printable(fault)}", err=True)
     if as_json:
-        typer.echo(json.dumps({"checked_count": count, "faults": faults, "last_digest": digest}, indent=2))
+        told = {"checked_count": count, "faults": faults, "last_digest": digest}
+        typer.echo(json.dumps({**told, "cut_number": part.cut_number}, indent=2))
     elif not faults:
         typer.echo(f"{count} events, all as they were written; digest of the last: {digest}")
+        if part.cut_number:
+            typer.echo(f"Events up to number {part.cut_number} were old enough for a server to delete them.")
     if faults:
         raise typer.Exit(1)

@@ -71,6 +71,7 @@ class AuditDoor:
             last_number=found.last,
             last_digest=found.digest,
             at_end=found.at_end,
+            cut_number=found.cut,
         )
 
     def _note_refusal(self, method: str, request: Any, caller: Caller, error: ScrubjayError) -> None:

@@ -4,15 +4,37 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import Connection, Engine, RowMapping, insert, select, update
+from sqlalchemy import Connection, Engine, RowMapping, delete, insert, select, update
 
 from scrubjay.errors import ScrubjayError
-from tenants.audit import NO_DIGEST, Act, AuditEvent, Head, chained, end_faults, faults, sealed
+from scrubjay.memory import DAY_MICROS, Micros
+from tenants.audit import (
+    NO_DIGEST,
+    NO_TAIL,
+    OK,
+    Act,
+    AuditEvent,
+    Head,
+    Place,
+    Tail,
+    chained,
+    cut_behind,
+    end_faults,
+    faults,
+    is_own,
+    sealed,
+)
 from tenants.credentials import derive_secret
-from tenants.registry.tables import audit_events, audit_head
+from tenants.registry.tables import audit_events, audit_head, audit_tail
 from tenants.tenant import Incarnation
+
+INTERVAL_SECONDS = 3600
+"""How often a server that keeps events for days looks for old ones."""
+CUT_AT_ONCE = 5_000
+"""Events that one transaction checks and deletes: some 0.1 s for which others wait."""
 
 log = logging.getLogger("scrubjay.audit")
 
@@ -20,17 +42,18 @@ log = logging.getLogger("scrubjay.audit")
 @dataclass(frozen=True, slots=True)
 class Verified:
     """What a look at a part of the log found; ``last`` is the number to go on behind, unless it was the last
-    part: ``at_end``."""
+    part: ``at_end``. The events up to ``cut`` were deleted for their age."""
 
     count: int
     faults: tuple[str, ...]
     last: int
     digest: bytes
     at_end: bool
+    cut: int
 
 
 class AuditLog:
-    """The log of a catalogue, as its Registry opens it. It is only ever added to."""
+    """The log of a catalogue, as its Registry opens it. It is only added to, and cut off where it is old."""
 
     def __init__(self, engine: Engine, *, pepper: bytes) -> None:
         self._engine = engine
@@ -76,21 +99,60 @@ class AuditLog:
         """Whether the ``limit`` events behind the number ``after`` are as they were written."""
         with self._moment().begin() as connection:
             head = _head(connection.execute(select(audit_head)).mappings().first())
-            before = self._at(connection, after)
+            tail = self._tail(connection)
+            own = is_own(self._key, tail)
+            after = max(after, tail.number) if own else after
+            before: Place = tail if own and 0 < after == tail.number else self._at(connection, after)
             run = self._run(connection, after, limit)
         at_end = len(run) < limit
         found = list(faults(self._key, before, run)) if before or not after else [f"event {after} is missing"]
+        if not own and not after:
+            found.insert(0, f"the log was cut off behind event {tail.number}, and not by a server")
         last = run[-1] if run else before
         if at_end:
             found += end_faults(self._key, head, last)
         number, digest = (after, b"") if last is None else (last.number, last.digest)
-        return Verified(len(run), tuple(found), number, digest, at_end)
+        return Verified(len(run), tuple(found), number, digest, at_end, tail.number if own else 0)
+
+    def cut(self, keep_days: int, *, now: Micros) -> int:
+        """Delete events that are more than ``keep_days`` old, once there is a day's worth of them, and note
+        that as one more; how many. A log that somebody changed there is not cut."""
+        until, count = now - keep_days * DAY_MICROS, 0
+        with self._engine.begin() as connection:
+            oldest = self._run(connection, self._tail(connection).number, 1)
+        if oldest and oldest[0].act.at < until - DAY_MICROS:
+            while gone := self._cut_some(until, now):
+                count += gone
+        return count
+
+    def _cut_some(self, until: int, now: Micros) -> int:
+        with self._engine.begin() as connection:
+            connection.execute(select(audit_head).with_for_update())  # nobody else adds or cuts
+            tail = self._tail(connection)
+            run = self._run(connection, tail.number, CUT_AT_ONCE)
+            old = list(takewhile(lambda event: event.act.at < until, run))
+            if not old:
+                return 0
+            if not is_own(self._key, tail) or any(faults(self._key, tail, old)):
+                log.error("the audit log was changed: nothing is cut off; see VerifyAuditEvents")
+                return 0
+            last = old[-1]
+            connection.execute(delete(audit_events).where(audit_events.c.number <= last.number))
+            connection.execute(delete(audit_tail))
+            connection.execute(insert(audit_tail).values(asdict(cut_behind(self._key, last))))
+            self.append(connection, _cutting(tail.number + 1, last.number, now))
+        return len(old)
 
     def _moment(self) -> Engine:
         """For reads of one moment; SQLite knows no others."""
         if self._engine.dialect.name == "sqlite":
             return self._engine
         return self._engine.execution_options(isolation_level="REPEATABLE READ")
+
+    @staticmethod
+    def _tail(connection: Connection) -> Tail:
+        row = connection.execute(select(audit_tail)).mappings().first()
+        return NO_TAIL if row is None else Tail(row["number"], row["digest"], row["seal"])
 
     @staticmethod
     def _at(connection: Connection, number: int) -> AuditEvent | None:
@@ -109,6 +171,21 @@ class AuditLog:
 def _event(row: RowMapping) -> AuditEvent:
     act: dict[str, Any] = {name: row[name] for name in Act.__slots__}
     return AuditEvent(row["number"], Act(**act), row["digest"])
+
+
+def _cutting(first: int, last: int, now: Micros) -> Act:
+    """The server's own."""
+    return Act(
+        at=now,
+        actor="",
+        role=0,
+        tenant_id="",
+        incarnation="",
+        method="CutAuditLog",
+        resource="",
+        outcome=OK,
+        detail=f"events {first} to {last}",
+    )
 
 
 def _head(row: RowMapping | None) -> Head:

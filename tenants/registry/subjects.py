@@ -78,9 +78,7 @@ class Subjects:
         with self._engine.begin() as connection:
             self._note(connection, tenant, caller, method, now)
 
-    def _note(
-        self, connection: Connection, tenant: Tenant, caller: Caller, method: str, now: Micros
-    ) -> None:
+    def _note(self, connection: Connection, tenant: Tenant, caller: Caller, method: str, now: Micros) -> None:
         act = Act(
             at=now,
             actor=caller.key_id,

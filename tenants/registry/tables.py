@@ -249,6 +249,17 @@ audit_head = Table(
 """One row, which who adds an event holds."""
 
 
+audit_tail = Table(
+    "catalogue_audit_tail",
+    metadata,
+    Column("number", BigInteger, nullable=False, autoincrement=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("seal", LargeBinary(32), nullable=False),
+    PrimaryKeyConstraint("number", name="catalogue_audit_tail_pk"),
+)
+"""One row, once the log was cut off."""
+
+
 def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert ``row`` unless one with its key is there or being written; whether it was inserted.
 

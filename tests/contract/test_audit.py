@@ -21,12 +21,13 @@ from scrubjay.errors import (
     TenantExists,
     TenantNotFound,
 )
-from scrubjay.memory import ClientId, Micros, Subject
+from scrubjay.memory import DAY_MICROS, ClientId, Micros, Subject
 from tenants import audit_door
 from tenants.database import migrate, open_engine
 from tenants.operation import Kind, OperationState
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey
-from tenants.registry.tables import audit_events, audit_head
+from tenants.registry import audit as registry_audit
+from tenants.registry.tables import audit_events, audit_head, audit_tail
 from tenants.tenant import Caller, Role
 from tenants.tenant_service import ALLOWED, TenantAdminService
 from tests.no_subjects import NoSubjects
@@ -142,6 +143,7 @@ def test_every_mutation_is_in_it_with_who_when_and_what(
     mutations = {path.rpartition("/")[2] for path in ALLOWED} - {"GetTenant", "ListTenants", "ListDevices"}
     mutations -= {"ListAuditEvents", "VerifyAuditEvents", "GetTenantOperation", "ListTenantOperations"}
     mutations = mutations - {"GetUsage", "ListApiKeys", "WaitTenantOperation"} | {"MoveTenant"}
+    mutations -= {"ListShards", "DrainShard"}  # rpc/test_moving.py
     mutations -= {"ExportTenant", "DownloadExport", "UploadImport", "ImportTenant"}  # rpc/test_archives.py
     assert {method for method, *_ in done} == mutations
     found = events(service)
@@ -385,3 +387,133 @@ def test_an_older_catalogue_gets_an_empty_log(engine: Engine, registry: Registry
     with engine.begin() as connection:
         assert connection.execute(text("SELECT number FROM catalogue_audit_head")).scalars().all() == [0]
     assert registry.audit.verify(0, 10).faults == ()
+
+
+# --- how long it is kept --------------------------------------------------------------------------
+
+DAYS = 30
+
+
+def aged(registry: Registry, engine: Engine, *ages: float) -> int:
+    """A log with an event of each of these ages in days, oldest first; how many events were cut off."""
+    for n, age in enumerate(ages):
+        registry.create_tenant(f"t{n}", "", now=Micros(int(NOW - age * DAY_MICROS)))
+    return registry.audit.cut(DAYS, now=NOW)
+
+
+def test_old_events_are_cut_off_and_what_is_kept_is_still_checked(
+    service: TenantAdminService, registry: Registry, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_audit, "CUT_AT_ONCE", 2)
+    assert aged(registry, engine, 50, 40, 31.5, 30.5, 29, 1) == 4
+    assert [(each.number, each.method, each.detail) for each in events(service)] == [
+        (5, "CreateTenant", ""),
+        (6, "CreateTenant", ""),
+        (7, "CutAuditLog", "events 1 to 2"),
+        (8, "CutAuditLog", "events 3 to 4"),
+    ]
+    answer = service.verify_audit_events(v1.VerifyAuditEventsRequest(), PLATFORM)
+    assert (list(answer.faults), answer.checked_count, answer.cut_number) == ([], 4, 4)
+    monkeypatch.setattr(audit_door, "VERIFIED_AT_ONCE", 1)
+    assert in_parts(service) == []
+    for passed in (1, 2, 4, 5):
+        request = v1.VerifyAuditEventsRequest(after_number=passed)
+        assert not service.verify_audit_events(request, PLATFORM).faults
+    registry.create_tenant("later", "", now=NOW)
+    assert in_parts(service) == []
+
+
+def test_nothing_is_cut_before_there_is_a_days_worth(
+    service: TenantAdminService, registry: Registry, engine: Engine
+) -> None:
+    assert aged(registry, engine, 30.9, 30.5, 2) == 0
+    assert registry.audit.cut(DAYS, now=Micros(NOW + DAY_MICROS // 5)) == 2
+    assert registry.audit.cut(DAYS, now=Micros(NOW + DAY_MICROS // 5)) == 0
+    assert registry.audit.cut(1, now=Micros(NOW + 100 * DAY_MICROS)) == 2
+    assert [each.method for each in events(service)] == ["CutAuditLog"]
+    assert verified(service) == []
+    registry.create_tenant("later", "", now=NOW)
+    assert verified(service) == []
+
+
+def cuts() -> dict[str, tuple[Callable[[Any], object], str]]:
+    """Ways to cut off a log of six events of which a server cut off two, each with what shows it."""
+    number, tail = audit_events.c.number, audit_tail.c.number
+
+    def pretend(run: Callable[[object], object]) -> None:
+        fourth = select(audit_events.c.digest).where(number == 4).scalar_subquery()
+        run(update(audit_tail).values(number=4, digest=fourth))
+        run(delete(audit_events).where(number <= 4))
+
+    return {
+        "events alone": (
+            lambda run: run(delete(audit_events).where(number <= 4)),
+            "events 3 to 4 are missing",
+        ),
+        "with a tail": (pretend, "the log was cut off behind event 4, and not by a server"),
+        "the tail": (lambda run: run(delete(audit_tail)), "events 1 to 2 are missing"),
+        "the tail's number": (
+            lambda run: run(update(audit_tail).values(number=3)),
+            "the log was cut off behind event 3, and not by a server",
+        ),
+        "the tail's digest": (
+            lambda run: run(update(audit_tail).where(tail == 2).values(digest=b"x" * 32)),
+            "the log was cut off behind event 2, and not by a server",
+        ),
+        "all": (lambda run: run(delete(audit_events)), "events 3 to 7 are missing"),
+    }
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+@pytest.mark.parametrize("way", cuts())
+@pytest.mark.parametrize("part", [1, 100])
+def test_a_cut_that_is_no_servers_is_found(
+    service: TenantAdminService,
+    registry: Registry,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    part: int,
+) -> None:
+    monkeypatch.setattr(audit_door, "VERIFIED_AT_ONCE", part)
+    assert aged(registry, engine, 40, 35, 20, 19, 18, 17) == 2
+    assert in_parts(service) == []
+    change, fault = cuts()[way]
+    with engine.begin() as connection:
+        change(connection.execute)
+    assert in_parts(service)[0] == fault
+
+
+def test_an_earlier_tail_that_is_put_back_is_found(
+    service: TenantAdminService, registry: Registry, engine: Engine
+) -> None:
+    assert aged(registry, engine, 40, 35, 20, 19) == 2
+    with engine.begin() as connection:
+        kept = connection.execute(select(audit_tail)).mappings().one()
+    assert registry.audit.cut(DAYS, now=Micros(NOW + 15 * DAY_MICROS)) == 2
+    assert verified(service) == []
+    with engine.begin() as connection:
+        connection.execute(update(audit_tail).values(dict(kept)))
+    assert verified(service) == ["events 3 to 4 are missing"]
+
+
+def test_a_log_that_somebody_changed_is_not_cut(
+    service: TenantAdminService, registry: Registry, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    for n in range(4):
+        registry.create_tenant(f"t{n}", "", now=NOW)
+    with engine.begin() as connection:  # made to look old, so that the server deletes it
+        connection.execute(update(audit_events).where(audit_events.c.number <= 2).values(at=1))
+    assert registry.audit.cut(DAYS, now=NOW) == 0
+    assert len(events(service)) == 4
+    assert "the audit log was changed" in caplog.text
+
+
+def test_servers_that_cut_at_once_make_one_chain(service: TenantAdminService, registry: Registry) -> None:
+    for n in range(20):
+        registry.create_tenant(f"t{n}", "", now=Micros(NOW - 40 * DAY_MICROS))
+    with ThreadPoolExecutor(4) as pool:
+        cut = list(pool.map(lambda _: registry.audit.cut(DAYS, now=NOW), range(4)))
+    assert sum(cut) == 20
+    assert verified(service) == []
+    assert [each.detail for each in events(service)] == ["events 1 to 20"]

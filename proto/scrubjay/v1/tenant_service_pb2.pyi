@@ -1940,6 +1940,7 @@ class VerifyAuditEventsResponse(_message.Message):
     LAST_NUMBER_FIELD_NUMBER: _builtins.int
     LAST_DIGEST_FIELD_NUMBER: _builtins.int
     AT_END_FIELD_NUMBER: _builtins.int
+    CUT_NUMBER_FIELD_NUMBER: _builtins.int
     checked_count: _builtins.int
     """How many events were checked."""
     last_number: _builtins.int
@@ -1948,6 +1949,8 @@ class VerifyAuditEventsResponse(_message.Message):
     """Its digest: who notes it elsewhere can tell that a whole log was put back in time."""
     at_end: _builtins.bool
     """Whether that is the end of the log. If not, go on behind last_number."""
+    cut_number: _builtins.int
+    """The events up to this number were deleted by a server, since they were older than it keeps them. 0: none."""
     @_builtins.property
     def faults(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What shows that somebody changed the log, in words, in order. Empty: nothing does."""
@@ -1960,10 +1963,11 @@ class VerifyAuditEventsResponse(_message.Message):
         last_number: _builtins.int = ...,
         last_digest: _builtins.bytes = ...,
         at_end: _builtins.bool = ...,
+        cut_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "checked_count", b"checked_count", "faults", b"faults", "last_digest", b"last_digest", "last_number", b"last_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_end", b"at_end", "checked_count", b"checked_count", "cut_number", b"cut_number", "faults", b"faults", "last_digest", b"last_digest", "last_number", b"last_number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
