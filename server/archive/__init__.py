@@ -3,7 +3,7 @@
 The first line says what follows: format, version, tenant, time. The last is the manifest: how many lines of
 each kind there were, and the SHA-256 of all bytes before it. Each line between has a ``kind``:
 
-    settings         of a tenant: what it forgets, how it writes, its quotas
+    settings         of a tenant: what it forgets, how it writes, what it keeps, its quotas
     subject          of a tenant: the lines up to the next such are of this subject; where its stream stands
     memory           as the contract's Memory, with its fields' stamps, accesses, entities and relations
     history          as the contract's HistoryEntry, with its registers; of a deletion with what was deleted

@@ -22,7 +22,7 @@ from server.store.exporting import NO_UUID
 from server.store.history import HistoryRow, encode_changes
 from server.store.memory_store import Grave
 from server.store.rows import CREATED
-from tenants import forget_policy, quotas, write_settings
+from tenants import forget_policy, quotas, retention, write_settings
 from tenants.tenant import Tenant
 
 SUBJECT_FORMAT = "scrubjay.subject"
@@ -96,10 +96,11 @@ def _head(name: str, tenant: Tenant, now: Micros) -> Line:
 
 
 def settings_line(tenant: Tenant) -> Line:
-    """What a tenant forgets, if it ever said so, how it writes, and its quotas."""
+    """What a tenant forgets, if it ever said so, how it writes, what it keeps, and its quotas."""
     line: Line = {
         "kind": "settings",
         "write_settings": _fields(write_settings.to_message(tenant.write_settings)),
+        "retention": _fields(retention.to_message(tenant.retention)),
         "quotas": _fields(quotas.to_message(tenant.quotas)),
     }
     if tenant.forget_policy is not None:
@@ -112,7 +113,8 @@ def stream_lines(subject: Subject, pages: SubjectPages) -> Iterator[Line]:
     line: Line = {"kind": "subject", f"{subject.kind}_id": subject.name}
     head = pages.head()
     if head is not None:
-        line |= {"head": time_text(head.head), "horizon": time_text(head.horizon)}
+        horizons = {"horizon": head.horizon, "history_horizon": pages.history_horizon()}
+        line |= {"head": time_text(head.head), **{name: time_text(at) for name, at in horizons.items()}}
     yield line
     yield from subject_lines(pages)
 

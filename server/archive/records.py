@@ -39,9 +39,10 @@ from server.store.memory_store import Grave, StoredMemory, StreamKey
 from server.store.recent_messages import KEPT, RecentMessage
 from server.store.replicas import WaitingOperation
 from server.store.rows import CREATED
-from tenants import forget_policy, quotas, write_settings
+from tenants import forget_policy, quotas, retention, write_settings
 from tenants.forget_policy import ForgetPolicy
 from tenants.quotas import Quotas
+from tenants.retention import Retention
 from tenants.tenant import Incarnation, Role
 from tenants.write_settings import WriteSettings
 
@@ -60,16 +61,18 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class TenantSettings:
-    """What a tenant forgets, if it ever said so, how it writes, and its quotas."""
+    """What a tenant forgets, if it ever said so, how it writes, what it keeps, and its quotas."""
 
     forget_policy: ForgetPolicy | None
     write_settings: WriteSettings
+    retention: Retention
     quotas: Quotas
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Of whom the lines behind it are, and where the subject's stream stood; 0 where it never began.
+    """Of whom the lines behind it are, and where the subject's stream stood; 0 where it never began. Its
+    operations up to ``history_horizon`` are forgotten.
 
     Edits in it were made by ``latest``, a stamp's time.
     """
@@ -78,6 +81,7 @@ class Stream:
     key: StreamKey
     head: CommitStamp
     horizon: CommitStamp
+    history_horizon: CommitStamp
     latest: int
 
 
@@ -120,11 +124,14 @@ def read_settings(line: Line) -> TenantSettings:
         policy = forget_policy.from_message(values.message_of(line, "forget_policy", v1.ForgetPolicy))
         values.check_fields(*forget_policy.violations("forget_policy", policy))
     settings = write_settings.from_message(values.message_of(line, "write_settings", v1.WriteSettings))
+    kept = retention.from_message(values.message_of(line, "retention", v1.Retention))
     limits = quotas.from_message(values.message_of(line, "quotas", v1.Quotas))
     values.check_fields(
-        *write_settings.violations("write_settings", settings), *quotas.violations("quotas", limits)
+        *write_settings.violations("write_settings", settings),
+        *retention.violations("retention", kept),
+        *quotas.violations("quotas", limits),
     )
-    return TenantSettings(policy, settings, limits)
+    return TenantSettings(policy, settings, kept, limits)
 
 
 def read_stream(line: Line, incarnation: Incarnation, latest: int) -> Stream:
@@ -135,12 +142,21 @@ def read_stream(line: Line, incarnation: Incarnation, latest: int) -> Stream:
     name = values.text(line, names[0])
     values.check_fields(name_violation(names[0], name))
     subject = Subject(names[0].removesuffix("_id"), name)
-    head, horizon = CommitStamp(0), CommitStamp(0)
-    if line.get("head") is not None:
-        head = values.commit_stamp(line["head"], "head", CommitStamp(latest))
-    if line.get("horizon") not in (None, NO_TIME):
-        horizon = values.commit_stamp(line["horizon"], "horizon", head)
-    return Stream(subject, StreamKey(incarnation, subject.key), head, horizon, latest)
+    head = _standing(line, "head", CommitStamp(latest))
+    return Stream(
+        subject,
+        StreamKey(incarnation, subject.key),
+        head,
+        horizon=_standing(line, "horizon", head),
+        history_horizon=_standing(line, "history_horizon", head),
+        latest=latest,
+    )
+
+
+def _standing(line: Line, name: str, most: CommitStamp) -> CommitStamp:
+    """A commit stamp, or 0."""
+    value = line.get(name)
+    return CommitStamp(0) if value in (None, NO_TIME) else values.commit_stamp(value, name, most)
 
 
 NO_TIME = "1970-01-01T00:00:00.000Z.0000"

@@ -18,7 +18,7 @@ from server.store.history import HistoryRow
 from server.store.jobs import Job, Progress
 from server.store.memory_store import Grave, StreamKey
 from server.store.replicas import WaitingOperation
-from tenants import forget_policy, write_settings
+from tenants import forget_policy, retention, write_settings
 from tenants.registry import TenantChanges
 
 LINES_AT_ONCE = 200
@@ -107,6 +107,7 @@ def noted(found: Findings) -> dict[str, JsonValue]:
         "exported_at": head.exported_at if head else 0,
         "forget_policy": forget_policy.to_text(settings.forget_policy) if settings else None,
         "write_settings": write_settings.to_text(settings.write_settings) if settings else None,
+        "retention": retention.to_text(settings.retention) if settings else None,
         "settled": settings is not None,
     }
 
@@ -121,11 +122,13 @@ def changes(notes: Notes) -> TenantChanges:
     """What a tenant is to settle as the one did that was exported: but for quotas, its operator's matter."""
     policy: Any = notes["forget_policy"]
     settings: Any = notes["write_settings"]
-    fields = {"forget_policy", "write_settings"} if notes["settled"] else set[str]()
+    kept: Any = notes["retention"]
+    fields = {"forget_policy", "retention", "write_settings"} if notes["settled"] else set[str]()
     return TenantChanges(
         frozenset(fields),
         forget_policy=forget_policy.from_text(policy),
         write_settings=write_settings.from_text(settings),
+        retention=retention.from_text(kept),
     )
 
 

@@ -185,7 +185,7 @@ class Importer:
                 if len(some) == OPENED_AT_ONCE:
                     yield some
                     some = []
-                some.append(OpenedStream(record.key, record.head, record.horizon))
+                some.append(OpenedStream(record.key, record.head, record.horizon, record.history_horizon))
             elif isinstance(record, Unread):
                 last = some[-1]
                 some[-1] = replace(last, jobs=(*last.jobs, job_of(record, last.key, now)))

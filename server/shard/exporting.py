@@ -46,6 +46,11 @@ class SubjectPages:
         with self._read() as reading:
             return reading.head(self._key)
 
+    def history_horizon(self) -> CommitStamp:
+        """The newest operation whose history was forgotten; 0 where none was."""
+        with self._read() as reading:
+            return reading.history_horizon(self._key)
+
     def memories(self, before: tuple[Micros, MemoryId] | None) -> list[WholeMemory]:
         """The next memories, newest first."""
         key = self._key

@@ -66,6 +66,7 @@ class OpenedStream:
     key: StreamKey
     head: CommitStamp
     horizon: CommitStamp
+    history_horizon: CommitStamp
     jobs: tuple[Job, ...] = ()
 
 
@@ -184,8 +185,14 @@ class ImportWriting:
         """
         for one in opened:
             row = self._transaction.first(_LANE, _columns(one.key))
-            head = {"head": one.head, "epoch": epoch, "horizon": one.horizon, "history_horizon": 0}
-            values = {**_columns(one.key), **head, "counts_head": (row and row[0]) or 0}
+            values = {
+                **_columns(one.key),
+                "head": one.head,
+                "epoch": epoch,
+                "horizon": one.horizon,
+                "counts_head": (row and row[0]) or 0,
+                "history_horizon": one.history_horizon,
+            }
             if one.head and self._transaction.run(self._statements.open_stream, values) == 0:
                 continue
             self._add_jobs(one)

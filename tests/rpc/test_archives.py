@@ -93,9 +93,10 @@ def test_a_tenant_is_taken_elsewhere_by_two_commands(
         tenant_id="dev",
         forget_policy=v1.ForgetPolicy(rules=[v1.ForgetRule(unused_days=9)]),
         write_settings=v1.WriteSettings(custom_instructions="only tea"),
+        retention=v1.Retention(history_days=400),
         quotas=v1.Quotas(memories=1000),
     )
-    mask = FieldMask(paths=["forget_policy", "write_settings", "quotas"])
+    mask = FieldMask(paths=["forget_policy", "write_settings", "retention", "quotas"])
     serving.admin.UpdateTenant(v1.UpdateTenantRequest(tenant=told, update_mask=mask))
     file, here, there = tmp_path / "dev.jsonl.gz", own_admin(serving), own_admin(elsewhere, "acme")
     ran = run(serving, here, "export", "dev", str(file))
@@ -127,6 +128,7 @@ def test_a_tenant_is_taken_elsewhere_by_two_commands(
     assert back.memory.content == f"I live in {MARK} 1."
     tenant = elsewhere.admin.GetTenant(v1.GetTenantRequest(**NEW)).tenant
     assert (tenant.forget_policy, tenant.write_settings) == (told.forget_policy, told.write_settings)
+    assert tenant.retention == told.retention
     assert tenant.quotas == v1.Quotas()
 
 
