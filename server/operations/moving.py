@@ -40,6 +40,8 @@ CLOCKS_MICROS = 3600 * 1_000_000
 """How far apart the clocks of two servers may be."""
 SMALL = 64
 """Rows that were written since the round before: to copy them, writers wait for some milliseconds."""
+SHORT_SECONDS = 0.1
+"""A round that took no longer is a short one, too: the next one, without writers, takes less."""
 MOST_ROUNDS = 200
 """Where a tenant is written to as fast as it is copied, its writers wait a little longer in the end."""
 NOTE_SECONDS = 1.0
@@ -182,13 +184,15 @@ class Mover:
         wait = 0.0 if move.source.exclusive else self._waits.known_seconds
         rounds = done = 0
         while True:
+            began = time.monotonic()
             found = move.source.pass_on_touched(move.hold, move.target)
-            rounds, done = rounds + (found > 0), done + found
+            quick = found < SMALL or (found < TOUCHED_AT_ONCE and time.monotonic() - began < SHORT_SECONDS)
+            rounds, done = rounds + 1, done + found
             task.report(done)
             if self._clock() < known_at + wait * 1_000_000:
-                if found < SMALL:
+                if quick:
                     raise Later
-            elif found < SMALL or rounds >= MOST_ROUNDS:
+            elif quick or rounds >= MOST_ROUNDS:
                 return
 
     def _go_on_whole(self, move: _Move) -> None:
@@ -199,9 +203,7 @@ class Mover:
 
     def _close(self, task: Task) -> None:
         move = self._move(task)
-        self._go_on_whole(move)
-        while move.source.pass_on_touched(move.hold, move.target) >= SMALL:
-            task.report(0)
+        self._follow(task)
         try:
             self._closed_at[move.hold.operation_id] = time.monotonic()
             move.source.close_to_writers(move.hold, self._clock())

@@ -20,8 +20,10 @@ PAGE = 500
 TOUCHED_AT_ONCE = 1000
 """Rows that one transaction copies again. The last ones are copied while the tenant's writers wait."""
 DELETED_AT_ONCE = 1000
-LOCK_WAITS_SECONDS = (0.05,) * 20 + (0.5,) * 20
-"""Between attempts to change the triggers of a table, on PostgreSQL."""
+LOCK_WAITS_MILLIS = (*(50,) * 8, *(200,) * 4, 1000, 2000)
+"""How long a change of a table's triggers waits for those that use the table, and others behind it."""
+PAUSE_SECONDS = 0.1
+"""Between attempts."""
 TOUCHED = "touched"
 
 
@@ -86,28 +88,29 @@ class ShardMoving(ShardParts):
             self._patiently(partial(self._follow, hold, table))
         return not fresh and not missing
 
-    def _follow(self, hold: Hold, table: str) -> None:
+    def _follow(self, hold: Hold, table: str, patience_millis: int) -> None:
         with self._store.moving() as moving:
-            moving.hold(hold)
-            moving.follow(hold.incarnation, table)
+            moving.check(hold)
+            moving.follow(hold.incarnation, table, patience_millis)
 
-    def _unfollow(self, hold: Hold, table: str) -> None:
+    def _unfollow(self, hold: Hold, table: str, patience_millis: int) -> None:
         with self._store.moving() as moving:
-            moving.hold(hold)
-            moving.unfollow(hold.incarnation, table)
+            moving.check(hold)
+            moving.unfollow(hold.incarnation, table, patience_millis)
 
     @staticmethod
-    def _patiently(step: Callable[[], None]) -> None:
-        """Do what waits for a lock shortly, since others wait behind it, and does so often."""
-        for wait_seconds in LOCK_WAITS_SECONDS:
+    def _patiently(step: Callable[[int], None]) -> None:
+        """Do what waits for a lock: not for long, since others wait behind it, but again and again."""
+        *first, last = LOCK_WAITS_MILLIS
+        for patience_millis in first:
             try:
-                step()
+                step(patience_millis)
                 return
             except MoveTaken:
                 raise
             except StorageUnavailable:
-                time.sleep(wait_seconds)
-        step()
+                time.sleep(PAUSE_SECONDS)
+        step(last)
 
     def count_rows(self, incarnation: Incarnation) -> int:
         """How many rows the tenant has."""
@@ -134,7 +137,7 @@ class ShardMoving(ShardParts):
         if entries:
             other.take_rows(hold, found, keys)
             with self._store.moving() as moving:
-                moving.hold(hold)
+                moving.check(hold)
                 moving.forget_touched(hold.incarnation, entries.keys())
         return len(entries)
 

@@ -74,6 +74,9 @@ class MemoryStore:
         self._engine = database.open_engine(url, connections=1)
         reader = database.open_engine(url, read_only=True, connections=readers)
         self._writes = Transactions(self._engine, read_only=False)
+        self._moves = self._writes
+        if not self.exclusive:  # with a connection of its own, beside the committer's
+            self._moves = Transactions(database.open_engine(url, connections=1), read_only=False)
         self._reads = Transactions(reader, read_only=True)
         self._committer = Committer(
             self._writes, limits=limits, max_batch=max_batch, max_queue=max_queue, aside=aside
@@ -168,7 +171,7 @@ class MemoryStore:
     @contextmanager
     def moving(self) -> Iterator[MoveWriting]:
         """A transaction of a move, committed with the block; in SQLite other writers wait for it."""
-        with self._writes.begin() as transaction:
+        with self._moves.begin() as transaction:
             yield MoveWriting(transaction)
 
     def compact(self) -> None:
@@ -191,6 +194,7 @@ class MemoryStore:
         self._committer.close()
         # The writer last: the last connection to a SQLite file folds its log back.
         self._reads.close()
+        self._moves.close()
         self._writes.close()
 
     def __enter__(self) -> MemoryStore:

@@ -13,13 +13,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, delete, func, or_, select, text, update
+from sqlalchemy import Text, and_, any_, bindparam, delete, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scrubjay.errors import Unavailable
 from scrubjay.memory import Micros
 from scrubjay.stamp import CommitStamp
 from server.store.fence import ELSEWHERE, MoveState
+from server.store.lookups import AMONG, ids_value
 from server.store.moved_rows import (
     COUNTS,
     DELETES,
@@ -37,8 +38,6 @@ from server.store.tables import moves, stocks, streams, touched
 from server.store.transaction import Row, Transaction
 from tenants.tenant import Incarnation
 
-FOLLOW_TIMEOUT_MILLIS = 50
-"""How long others wait at a table, whose triggers change, behind one who was there before; on PostgreSQL."""
 STAND_TIMEOUT_MILLIS = 200
 """How long a move waits for writers that are under way; on PostgreSQL."""
 
@@ -157,6 +156,11 @@ class MoveWriting(MoveReading):
         if not self._transaction.run(_HOLD, _held(hold)):
             raise MoveTaken
 
+    def check(self, hold: Hold) -> None:
+        """Raise MoveTaken where the row is another's, and let writers have it, who look at it meanwhile."""
+        if self._transaction.first(_IS_TAKEN, _held(hold)) is None:
+            raise MoveTaken
+
     def stand(self, hold: Hold, state: MoveState, now: Micros) -> None:
         """Note how the tenant stands from now on, and how high its streams do. MoveTaken.
 
@@ -177,21 +181,21 @@ class MoveWriting(MoveReading):
         """Forget the row: the tenant is here, like any other."""
         self._transaction.run(_SETTLE, _held(hold))
 
-    def follow(self, incarnation: Incarnation, table: str) -> None:
+    def follow(self, incarnation: Incarnation, table: str, patience_millis: int) -> None:
         """Note every write to a table's rows of the tenant from now on.
 
-        On PostgreSQL, it waits shortly for those that write to the table, and others wait behind it: so one
-        table in a transaction.
+        On PostgreSQL, it waits so long at most for those that write to the table, and others wait behind it:
+        so one table in a transaction.
         """
-        self._wait_shortly(FOLLOW_TIMEOUT_MILLIS)
+        self._wait_shortly(patience_millis)
         there = self._triggers()
         for name, made in self._statements.triggers(incarnation, table).items():
             if name not in there:
                 self._transaction.command(made)
 
-    def unfollow(self, incarnation: Incarnation, table: str) -> None:
+    def unfollow(self, incarnation: Incarnation, table: str, patience_millis: int) -> None:
         """Note nothing of the table any more. On PostgreSQL, readers and writers wait, as for ``follow``."""
-        self._wait_shortly(FOLLOW_TIMEOUT_MILLIS)
+        self._wait_shortly(patience_millis)
         on = f" ON {table}" if self._transaction.dialect_name == "postgresql" else ""
         for name in self._triggers().intersection(trigger_names(incarnation, table)):
             self._transaction.command(f"DROP TRIGGER {name}{on}")
@@ -214,8 +218,9 @@ class MoveWriting(MoveReading):
     def forget_touched(self, incarnation: Incarnation, entries: Collection[str]) -> None:
         """Forget notes whose rows were copied."""
         if entries:
-            of = [{"of": incarnation, "of_entry": entry} for entry in sorted(entries)]
-            self._transaction.run_many(_FORGET, of)
+            dialect = self._transaction.dialect_name
+            values = {"of": incarnation, "ids": ids_value(dialect, sorted(entries))}
+            self._transaction.run(_FORGET[dialect], values)
 
     def delete_some(self, incarnation: Incarnation, table: str, limit: int) -> int:
         """Delete at most ``limit`` rows of a table; how many there were."""
@@ -246,9 +251,15 @@ _TOUCHED = (
     .where(_of_tenant(touched))
     .limit(bindparam("limit"))
 )
-_FORGET = delete(touched).where(
-    touched.c.incarnation == bindparam("of"), touched.c.entry == bindparam("of_entry")
-)
+_FORGET = {
+    "sqlite": delete(touched).where(
+        touched.c.incarnation == bindparam("of"), AMONG["sqlite"](touched.c.entry)
+    ),
+    "postgresql": delete(touched).where(
+        touched.c.incarnation == bindparam("of"),
+        touched.c.entry == any_(bindparam("ids", type_=postgresql.ARRAY(Text))),
+    ),
+}
 _TRIGGERS = {
     "sqlite": text("SELECT name FROM sqlite_master WHERE type = 'trigger'"),
     "postgresql": text("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal"),
@@ -274,6 +285,7 @@ _BEGIN = (
         changed_at=bindparam("now"),
     )
 )
+_IS_TAKEN = select(moves.c.fence).where(_IS_HELD)
 _HOLD = update(moves).where(_IS_HELD).values(fence=moves.c.fence)
 _STAND = update(moves).where(_IS_HELD).values(state=bindparam("new_state"), changed_at=bindparam("now"))
 _RAISE = (

@@ -29,7 +29,7 @@ def fill(client: Client) -> None:
 def rows(data_dir: Path, shard: str) -> dict[str, list[tuple[object, ...]]]:
     """Every row of a shard's file in these tables."""
     with closing(sqlite3.connect(f"file:{data_dir / shard}.db?mode=ro", uri=True)) as connection:
-        return {name: sorted(connection.execute(f"SELECT * FROM {name}")) for name in TABLES}  # noqa: S608 - fixed names
+        return {name: sorted(connection.execute(f"SELECT * FROM {name}")) for name in TABLES}
 
 
 @pytest.mark.parametrize("phase", ["copy", "close", "settle"])
