@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +37,10 @@ COMMON_SHARE = 16
 one from an eighth on, and most of what is common in a text is far more common."""
 COMMON_SIZE = 4096
 """In fewer slots nothing is to be gained."""
-_ENTRY_BYTES = 270
-"""A dictionary slot, a short string, a small array and what holds it, as CPython lays them out."""
+_ENTRY_BYTES = 130
+"""A dictionary slot and, shared by streams that hold it, a short string, as CPython lays them out."""
+_POSTINGS_BYTES = 200
+"""A small array and what holds it."""
 
 Mask = NDArray[np.bool_]
 
@@ -47,8 +50,8 @@ class _Postings:
 
     __slots__ = ("_column", "_noted", "repeats", "slots")
 
-    def __init__(self, slot: int) -> None:
-        self.slots = array("I", (slot,))
+    def __init__(self, *slots: int) -> None:
+        self.slots = array("I", slots)
         self.repeats: dict[int, int] | None = None
         self._column: Mask | None = None
         self._noted = 0
@@ -87,7 +90,8 @@ class LexicalIndex:
     """Which slots hold which terms. Not safe for two threads at once: its stream's lock guards it."""
 
     def __init__(self) -> None:
-        self._postings: dict[str, _Postings] = {}
+        self._postings: dict[str, _Postings | int] = {}
+        self._postings_count = 0
         self._lengths = np.zeros(0, np.int32)
         self._entries = 0
         self._column_bytes = 0
@@ -100,13 +104,19 @@ class LexicalIndex:
         for term in distinct:
             postings = held.get(term)
             if postings is None:
-                held[term] = _Postings(slot)
+                # Most terms are in one memory, once, and in many streams, each with an index of its own.
+                held[sys.intern(term)] = slot
+            elif isinstance(postings, int):
+                held[term] = self._postings_of(postings, slot)
             else:
                 postings.slots.append(slot)
         if len(distinct) < len(terms):
             for term, count in Counter(terms).items():
                 if count > 1:
-                    held[term].repeat(count)
+                    postings = held[term]
+                    if isinstance(postings, int):
+                        postings = held[term] = self._postings_of(slot)
+                    postings.repeat(count)
         self._entries += len(distinct)
         if slot >= len(self._lengths):
             more = max(16, slot + 1, 2 * len(self._lengths)) - len(self._lengths)
@@ -166,12 +176,18 @@ class LexicalIndex:
             postings = self._postings.get(term)
             if postings is None:
                 yield None, 0
+            elif isinstance(postings, int):
+                yield _Postings(postings), 1 if seen is None else int(seen[postings])
             elif seen is None:
                 yield postings, len(postings.slots)
             elif self._is_common(postings, len(seen)):
                 yield postings, int(np.count_nonzero(self._column(postings, len(seen)) & seen))
             else:
                 yield postings, int(np.count_nonzero(seen[postings.slots_array()]))
+
+    def _postings_of(self, *slots: int) -> _Postings:
+        self._postings_count += 1
+        return _Postings(*slots)
 
     def _is_common(self, postings: _Postings, size: int) -> bool:
         return size > COMMON_SIZE and COMMON_SHARE * len(postings.slots) > size
@@ -185,8 +201,8 @@ class LexicalIndex:
     @property
     def nbytes(self) -> int:
         """An estimate of the resident bytes."""
-        held = len(self._postings) * _ENTRY_BYTES + self._entries * array("I").itemsize
-        return held + self._lengths.nbytes + self._column_bytes
+        held = len(self._postings) * _ENTRY_BYTES + self._postings_count * _POSTINGS_BYTES
+        return held + self._entries * array("I").itemsize + self._lengths.nbytes + self._column_bytes
 
 
 def _idf(frequency: int, living: int) -> float:
