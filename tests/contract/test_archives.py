@@ -280,7 +280,7 @@ def test_a_dry_run_names_the_first_problems_and_stores_nothing(
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_changed_in_a_line_is_refused_or_can_be_stored(
     written: list[Line], server: Server, shard_url: str, tmp_path: Path, data: st.DataObject
