@@ -61,7 +61,7 @@ def writes_not_durable() -> Iterator[None]:
 def sent_operations_stamped_anew() -> Iterator[None]:
     def change(next_batch: Any) -> Any:
         def mutated(self: Any, *, new: bool) -> Any:
-            if self._numbered():
+            if self.sent_bodies():
                 self.restamp(1_796_000_000_000)
             return next_batch(self, new=new)
 
