@@ -57,10 +57,14 @@ class StockKeeping:
                 self._before[incarnation] = NOTHING if row is None else Stock(*row)
 
     def check(self, changes: Mapping[Incarnation, Stock]) -> None:
-        """Raise QuotaExceeded where a change would take a tenant past a limit."""
+        """Raise QuotaExceeded where a change would take a tenant past a limit.
+
+        One that takes more memories away than it adds passes none: who has its fill of bytes may delete,
+        though History tells of it.
+        """
         for incarnation, change in changes.items():
             allowance = self._limits.get(incarnation)
-            if allowance is not None:
+            if allowance is not None and change.memories >= 0:
                 after = self._before[incarnation].plus(self._changed(incarnation)).plus(change)
                 for stock in Stock._fields:
                     limit = getattr(allowance.quotas, stock)

@@ -110,8 +110,8 @@ def test_a_limit_is_reached_and_not_passed(store: MemoryStore, limits: Limits, s
 
 def test_bytes_have_a_limit_that_deleting_does_not_lift(store: MemoryStore, limits: Limits) -> None:
     (one,) = add(store, memory("x" * 1000))
-    limits.of[ACME] = Quotas(bytes=store.stock(ACME).bytes + 1000)
-    delete(store, one.memory.id)
+    limits.of[ACME] = Quotas(bytes=store.stock(ACME).bytes)
+    delete(store, one.memory.id)  # which History tells of, and no limit refuses
     with pytest.raises(QuotaExceeded, match="bytes"):
         add(store, memory("x" * 1000))
     assert store.stock(ACME).memories == 0
