@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from client_sync import journal
 from client_sync.dead_letters import refuse
-from client_sync.errors import ReplicaError
+from client_sync.errors import UNREADABLE, ReplicaError, unreadable
 from client_sync.identity import Identity
 from client_sync.outbox import Entry, Outbox, applied_state
 from client_sync.replica_file import must_forget, rows_among
@@ -77,7 +77,10 @@ class Copy:
     def state(self) -> State:
         """Its value."""
         if self._state is None:
-            self._state = read_state(self.message, self.field_stamps)
+            try:
+                self._state = read_state(self.message, self.field_stamps)
+            except UNREADABLE as error:
+                raise unreadable("a memory", error) from error
         return self._state
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import DecodeError
+
+from scrubjay.errors import InvalidField
+
 
 class ReplicaError(Exception):
     """Base of every error of a replica. Its message says what to do."""
@@ -17,6 +21,19 @@ class ReplicaExists(ReplicaError):
 
 class ReplicaDamaged(ReplicaError):
     """The file is not whole. ``client_sync.salvage`` keeps what was never sent and loads the rest anew."""
+
+
+UNREADABLE = (DecodeError, ValueError, TypeError, InvalidField)
+"""What reading a stored memory or operation raises whose bytes were damaged: SQLite checks no bytes."""
+
+
+def unreadable(what: str, error: Exception | None = None) -> ReplicaDamaged:
+    """What is raised where something that is stored can't be read."""
+    why = f" ({error})" if error else ""
+    return ReplicaDamaged(
+        f"{what} in this replica can't be read{why}; "
+        "'scrubjay restore' keeps what was never sent and loads the rest anew"
+    )
 
 
 class ReplicaUnwritable(ReplicaError):

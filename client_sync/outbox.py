@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from client_sync.errors import UNREADABLE, unreadable
 from client_sync.identity import Identity
 from client_sync.replica_file import get_meta, rows_among, set_meta
 from scrubjay import v1
@@ -109,14 +110,17 @@ class Outbox:
 
     def _entry(self, row: Sequence[object]) -> Entry:
         position, number, operation_id, body, result = row
-        assert isinstance(position, int)
-        assert isinstance(body, bytes)
+        if not isinstance(position, int) or not isinstance(body, bytes):
+            raise unreadable("an operation")
         name = OperationId(id_text(operation_id)) if isinstance(operation_id, bytes) else NO_ID
         known = self._decoded.get(position)
         if known is not None and known[:2] == (body, name):
             operation = known[2]
         else:
-            operation = self._read(body, name)
+            try:
+                operation = self._read(body, name)
+            except UNREADABLE as error:
+                raise unreadable("an operation", error) from error
             self._decoded[position] = (body, name, operation)
         answer = v1.OperationResult.FromString(result) if isinstance(result, bytes) else None
         return Entry(position, number if isinstance(number, int) else 0, operation, body, answer)

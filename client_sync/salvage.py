@@ -7,14 +7,20 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from client_sync import recovery
 from client_sync.copies import LOCAL, Copies
-from client_sync.errors import ReplicaDamaged, ReplicaMissing
+from client_sync.errors import UNREADABLE, ReplicaDamaged, ReplicaMissing
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
 from client_sync.replica import Replica, read_identity
 from client_sync.replica_file import SIDE_FILES, opened_alone, set_meta
+from client_sync.write_log import has_lost
+from scrubjay.feed import read_state
+from scrubjay.memory import id_text
+from scrubjay.operation import reread
+from scrubjay.stamp import ReplicaId
 
 _KEPT = {
     "outbox": "memory_id, kind, body, number, operation_id",
@@ -22,6 +28,7 @@ _KEPT = {
     "graves": "id",
     "touches": "id, total, last_access_at, sent",
 }
+_ANYBODY = ReplicaId(bytes(16))
 _WHICH = {"outbox": "result IS NULL"}
 
 
@@ -29,7 +36,8 @@ _WHICH = {"outbox": "result IS NULL"}
 class Salvage:
     """What was kept: operations that were never answered, LOCAL_ONLY memories, refused operations.
 
-    ``incomplete`` names the tables that could not be read to their end: some of theirs may be lost.
+    ``incomplete`` names the tables that could not be read to their end or hold what nobody can read, and the
+    log where its end is missing: some of theirs may be lost.
     ``damaged`` is where the damaged file lies now.
     """
 
@@ -56,6 +64,7 @@ def salvage(
     owner = read_identity(meta.items()) or identity
     if owner is None:
         raise ReplicaDamaged(f"{path} does not say any more whose it is; enrol the device again")
+    incomplete = (*incomplete, *_leave_out(kept, owner))
     damaged = _set_aside(path)
     with Replica.create(path, owner, entropy=entropy) as replica:
         with replica.file.transaction(durable=True) as sql:
@@ -86,13 +95,39 @@ def _read(path: Path) -> tuple[dict[str, _Rows], tuple[str, ...]]:
     queries["meta"] = "SELECT key, value FROM meta"
     queries["rows"] = f"SELECT * FROM rows WHERE commit_stamp = {LOCAL}"  # noqa: S608 - fixed
     kept: dict[str, _Rows] = {table: [] for table in queries}
-    incomplete = []
+    incomplete = ["log"] if has_lost(path) else []
     for table, query in queries.items():
         try:
             kept[table].extend(_readable(path, query))
         except sqlite3.Error:
             incomplete.append(table)
     return kept, tuple(incomplete)
+
+
+def _leave_out(kept: dict[str, _Rows], owner: Identity) -> list[str]:
+    """Leave out memories and operations whose bytes say nothing any more; the tables that hold some."""
+
+    def memory(row: tuple[Any, ...]) -> object:
+        return id_text(row[0]), int(row[2]), read_state(row[3], row[4])
+
+    def operation(row: tuple[Any, ...]) -> object:
+        return id_text(row[0]), reread(row[2], _ANYBODY, owner.client_id, owner.subject)
+
+    found = []
+    for table, read in (("rows", memory), ("outbox", operation)):
+        whole = [row for row in kept[table] if _reads(read, row)]
+        if len(whole) < len(kept[table]):
+            kept[table] = whole
+            found.append(table)
+    return found
+
+
+def _reads(read: Callable[[tuple[Any, ...]], object], row: tuple[object, ...]) -> bool:
+    try:
+        read(row)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def _readable(path: Path, query: str) -> Iterator[tuple[object, ...]]:
