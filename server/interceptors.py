@@ -55,6 +55,9 @@ RECHECK_SECONDS = 30
 """How old a stream's last look at its credential may be when it sends. Streams send at least every 30
 seconds, so one whose credential was revoked ends within a minute."""
 
+OPENED_AGAIN = frozenset({"Watch"})
+"""Streams without an end of their own, which clients open again where they end, and tell nobody."""
+
 NOBODY = ""
 """Whose slots calls take to be authenticated, where their keys were not seen before."""
 MAX_KNOWN_KEYS = 50_000
@@ -210,6 +213,9 @@ class Door:
                         for response in self._checked(responses, ending, look, entered):
                             count(caller, rpc, 0, len(response), calls=0)
                             yield response
+            except TenantMoving as error:
+                if rpc not in OPENED_AGAIN:
+                    _refuse(context, error, path)
             except Exception as error:
                 if caller is not None:
                     count(caller, rpc, 0, 0, calls=0, refused=1)

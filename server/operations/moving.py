@@ -44,6 +44,9 @@ SHORT_SECONDS = 0.1
 """A round that took no longer is a short one, too: the next one, without writers, takes less."""
 MOST_ROUNDS = 200
 """Where a tenant is written to as fast as it is copied, its writers wait a little longer in the end."""
+MOST_REST_SECONDS = 0.1
+"""A copy rests behind each page for as long as that took, and no longer than this, so that calls have the
+processor and the disks, too."""
 NOTE_SECONDS = 1.0
 """How often the place of a copy is kept, which one that was cut goes on from."""
 KNOWN_SECONDS = 35.0
@@ -316,6 +319,7 @@ class _Copying:
     def _copy_table(self, table: str, after: Key | None) -> None:
         move = self._move
         while True:
+            began = time.monotonic()
             rows, after = move.source.row_page(move.hold.incarnation, table, after)
             if rows:
                 move.target.take_rows(move.hold, {table: rows})
@@ -324,6 +328,7 @@ class _Copying:
             if after is None:
                 return
             self._note_place(table, after)
+            time.sleep(min(time.monotonic() - began, MOST_REST_SECONDS))
 
     def _note_place(self, table: str, after: Key) -> None:
         if time.monotonic() - self._noted >= NOTE_SECONDS:

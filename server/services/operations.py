@@ -221,6 +221,7 @@ def _waited(shard: Shard, job: Job, seconds: float, patience: Patience) -> Job:
     with patience.waiting() as ending:
         found = shard.wait_for_job(job.key.incarnation, job.id, seconds, ending)
     if found is None:
+        shard.check_moved(job.key.incarnation)
         raise OperationNotFound(job.id)
     return found
 

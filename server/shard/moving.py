@@ -15,8 +15,8 @@ from server.store.moving import Hold, MoveTaken
 from server.store.transaction import Row
 from tenants.tenant import Incarnation, Tenant
 
-PAGE = 500
-"""Rows that one transaction copies: writers of the other shard wait for some 10 ms."""
+PAGE = 200
+"""Rows that one transaction copies: writers of the other shard wait for some milliseconds."""
 TOUCHED_AT_ONCE = 1000
 """Rows that one transaction copies again. The last ones are copied while the tenant's writers wait."""
 DELETED_AT_ONCE = 1000
@@ -52,6 +52,11 @@ class ShardMoving(ShardParts):
         elif tenant.moving and self.move_state(tenant.incarnation) in ELSEWHERE:
             raise TenantMoving(tenant.incarnation)
 
+    def check_moved(self, incarnation: Incarnation) -> None:
+        """The same where what is looked for is not found, which has long been elsewhere."""
+        if self.move_state(incarnation) in ELSEWHERE:
+            raise TenantMoving(incarnation)
+
     def is_open_for(self, incarnation: Incarnation) -> bool:
         """Whether the tenant may be written here, as far as moves go."""
         return self.move_state(incarnation) in (None, MoveState.LEAVING)
@@ -84,19 +89,28 @@ class ShardMoving(ShardParts):
             fresh = moving.take(hold, MoveState.LEAVING, now)
         with self._store.reading_moves() as reading:
             missing = [table for table in MOVED_TABLES if not reading.is_followed(hold.incarnation, table)]
-        for table in missing:
-            self._patiently(partial(self._follow, hold, table))
+        for tables in self._together(missing):
+            self._patiently(partial(self._follow, hold, tables))
         return not fresh and not missing
 
-    def _follow(self, hold: Hold, table: str, patience_millis: int) -> None:
-        with self._store.moving() as moving:
-            moving.check(hold)
-            moving.follow(hold.incarnation, table, patience_millis)
+    def _together(self, tables: Sequence[str]) -> list[Sequence[str]]:
+        """Tables whose triggers change in one transaction: all of them where others wait for the file anyway,
+        and read its schema again after each."""
+        if self._store.exclusive:
+            return [tables] if tables else []
+        return [[table] for table in tables]
 
-    def _unfollow(self, hold: Hold, table: str, patience_millis: int) -> None:
+    def _follow(self, hold: Hold, tables: Sequence[str], patience_millis: int) -> None:
         with self._store.moving() as moving:
             moving.check(hold)
-            moving.unfollow(hold.incarnation, table, patience_millis)
+            for table in tables:
+                moving.follow(hold.incarnation, table, patience_millis)
+
+    def _unfollow(self, hold: Hold, tables: Sequence[str], patience_millis: int) -> None:
+        with self._store.moving() as moving:
+            moving.check(hold)
+            for table in tables:
+                moving.unfollow(hold.incarnation, table, patience_millis)
 
     @staticmethod
     def _patiently(step: Callable[[int], None]) -> None:
@@ -157,8 +171,8 @@ class ShardMoving(ShardParts):
 
     def end_following(self, hold: Hold) -> None:
         """Note no writes any more, and forget those that were noted."""
-        for table in MOVED_TABLES:
-            self._patiently(partial(self._unfollow, hold, table))
+        for tables in self._together(MOVED_TABLES):
+            self._patiently(partial(self._unfollow, hold, tables))
         self._delete(hold, TOUCHED, lambda: None)
 
     def stay(self, hold: Hold) -> None:
@@ -210,7 +224,9 @@ class ShardMoving(ShardParts):
     def delete_rows(self, hold: Hold, over: Callable[[], object]) -> int:
         """Delete every row of a tenant that is not here; how many there were. ``over`` is called after each
         page, and may raise."""
-        count = sum(self._delete(hold, table, over) for table in MOVED_TABLES)
+        with self._store.reading_moves() as reading:
+            held = [table for table in MOVED_TABLES if reading.page(hold.incarnation, table, None, 1)]
+        count = sum(self._delete(hold, table, over) for table in held)
         self._cache.discard_all(hold.incarnation)
         return count
 

@@ -160,6 +160,32 @@ def test_no_call_fails_while_a_tenant_moves_to_and_fro(serving: Serving) -> None
     assert shards[other].memory_count == len(load.added)
 
 
+def test_a_stream_that_watches_ends_and_goes_on_in_the_new_place(serving: Serving) -> None:
+    told: list[v1.MemoryServiceWatchResponse] = []
+    came, ended_quietly = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        request = v1.MemoryServiceWatchRequest(user_id="alice", include_existing=True)
+        for response in serving.dev.memories.Watch(request):
+            told.append(response)
+            came.set()
+        ended_quietly.set()
+
+    serving.dev.add("before")
+    watching = threading.Thread(target=watch)
+    watching.start()
+    assert came.wait(PATIENCE_SECONDS)
+    moved(serving)
+    assert ended_quietly.wait(PATIENCE_SECONDS)
+    watching.join()
+    serving.dev.add("behind")
+    request = v1.MemoryServiceWatchRequest(user_id="alice", resume_token=told[-1].resume_token)
+    stream = serving.dev.memories.Watch(request)
+    changes = next(stream).changes
+    stream.cancel()
+    assert [change.memory.content for change in changes] == ["behind"]
+
+
 @pytest.fixture
 def beside(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
