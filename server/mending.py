@@ -56,7 +56,7 @@ class Mender:
 
     def _mend(self, shard: Shard, key: StreamKey, space: str) -> int:
         tenant = self._living(key.incarnation)
-        if tenant is None or tenant.space != space:
+        if tenant is None or (tenant.space, tenant.shard) != (space, shard.name):
             return 0
         make = making(self._embedders.in_space(space))
         return Filling(shard, key.incarnation, space, make).stream(key)

@@ -39,16 +39,20 @@ class Filling:
         self._space = space
         self.make = make
         self._seen: Mapping[str, CommitStamp] | None = None
+        self._together = -1
 
     def round(self, report: Callable[[int], object] = lambda _count: None) -> int:
         """Embed what has no vector now; how many there were. ``report`` hears of each page how many."""
+        together = self._shard.heads_together(self._incarnation)
+        if together == self._together:
+            return 0
         heads = self._shard.heads(self._incarnation)
         count = 0
         for page in self._everything() if self._seen is None else self._written(heads, self._seen):
             self._fill(page)
             count += len(page)
             report(len(page))
-        self._seen = heads
+        self._seen, self._together = heads, together
         return count
 
     def stream(self, key: StreamKey) -> int:

@@ -26,6 +26,7 @@ class Ahead:
         self._embedder = embedder
         self._lock = threading.Lock()
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self._is_gone = False
 
     @property
     def space(self) -> str:
@@ -45,10 +46,13 @@ class Ahead:
 
     def prepare(self, texts: Sequence[str]) -> None:
         """Make and keep the vectors of texts that are about to be written. Where the model does not answer,
-        they are made later: nobody's write fails for it."""
+        they are made later, and so are all that come: nobody's write fails for it, and few wait."""
+        if self._is_gone:
+            return
         try:
             vectors = self.make(texts)
         except ScrubjayError:
+            self._is_gone = True
             return
         keys = [_digest(text) for text in texts]
         with self._lock:

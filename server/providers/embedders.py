@@ -54,7 +54,7 @@ class Embedders:
             yield ahead
         finally:
             with self._lock:
-                del self._ahead[incarnation]
+                self._ahead.pop(incarnation, None)
 
     def in_space(self, space: str) -> Embedder:
         """The embedder of a space. Raises ModelMismatch where this server offers none."""

@@ -24,6 +24,11 @@ class ShardReindexing(ShardParts):
         """Whether no other server serves the shard's tenants."""
         return self._store.exclusive
 
+    def heads_together(self, incarnation: Incarnation) -> int:
+        """What every commit to a stream of the tenant raises."""
+        with self._store.read() as reading:
+            return reading.heads_together(incarnation)
+
     def heads(self, incarnation: Incarnation) -> Mapping[str, CommitStamp]:
         """How far each stream of the tenant goes."""
         with self._store.read() as reading:
