@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,8 +52,9 @@ def server() -> Iterator[LocalServer]:
 @pytest.fixture
 def environment(
     server: LocalServer, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
-    """What a reader of the page has: the venv, the server, and keys of a tenant of the page's own."""
+) -> Iterator[dict[str, str]]:
+    """What a reader of the page has: the venv, the server, and keys of a tenant of the page's own. A server
+    that the page starts itself, as SERVER, ends with it."""
     tenant_id = "page-" + re.sub(r"[^a-z]", "", request.node.callspec.id.lower())
     with connect(server.address, server.admin_key) as channel:
         admin = v1.TenantAdminServiceStub(channel)
@@ -63,7 +65,7 @@ def environment(
     monkeypatch.setenv("SCRUBJAY_ADMIN_KEY", server.admin_key)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SCRUBJAY_")}
     monkeypatch.setenv("SCRUBJAY_API_KEY", made.secret)
-    return kept | {
+    reader = kept | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'proto'}",
         "SCRUBJAY_SERVER": server.address,
@@ -73,6 +75,15 @@ def environment(
         "COLUMNS": "140",
         "TZ": "UTC",
     }
+    yield reader
+    if "SERVER" in reader and is_server(reader["SERVER"]):
+        os.kill(int(reader["SERVER"]), signal.SIGKILL)
+
+
+def is_server(process: str) -> bool:
+    """Whether this is a server's process, and not another one's that came later."""
+    told = Path("/proc") / process / "cmdline"
+    return told.exists() and b"server" in told.read_bytes()
 
 
 @pytest.mark.parametrize(

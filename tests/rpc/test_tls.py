@@ -6,6 +6,8 @@ import json
 import os
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -31,7 +33,8 @@ from server.dev_certificates import CertificateFiles, make_certificates
 from tenants.__main__ import app as tenants_app
 from tests.running import Ran, runner
 
-PATIENCE = 20
+PATIENCE = 30
+ROOT = Path(__file__).parent.parent.parent
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,26 @@ def test_health_and_reflection_are_behind_the_same_handshake(place: Place) -> No
                 next(stub.ServerReflectionInfo(iter([listed]), timeout=PATIENCE))
 
 
+def asked_for_health(*words: str) -> tuple[int, str]:
+    """The exit code of the health check that deployments run, and what it writes to stderr."""
+    ran = subprocess.run(
+        [sys.executable, ROOT / "deploy" / "healthcheck.py", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    return ran.returncode, ran.stderr
+
+
+def test_a_deployments_health_check_speaks_tls(place: Place) -> None:
+    address, (cert, key) = place.addresses["mutual"], map(str, place.made.client)
+    files = ("--ca", str(place.made.ca), "--cert", cert, "--key", key, "--name", "localhost")
+    assert asked_for_health(address, *files) == (0, "")
+    code, said = asked_for_health(address, *files[:2])
+    assert (code, "UNAVAILABLE" in said) == (1, True)
+
+
 # --- replaced while it serves ---------------------------------------------------------------------
 
 
@@ -317,3 +340,8 @@ def test_with_certificates_it_listens_for_other_machines(place: Place, tmp_path:
         failed = answer(f"127.0.0.1:{port}", **trusting(place.made))
     assert failed is not None
     assert failed.reason == v1.ERROR_REASON_CREDENTIAL_INVALID
+
+
+def test_the_page_names_what_every_handshake_that_fails_says() -> None:
+    page = (ROOT / "docs" / "tls.md").read_text(encoding="utf-8")
+    assert [said for _, _, said in FAILING.values() if said not in page] == []

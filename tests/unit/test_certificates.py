@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -45,8 +46,9 @@ def served(files: CertificateFiles, *, mutual: bool = False) -> ServerFiles:
 
 def with_passphrase(key: Path) -> None:
     private = load_pem_private_key(key.read_bytes(), None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
     locked = BestAvailableEncryption(b"hidden")
-    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))  # type: ignore[arg-type]
+    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked))
 
 
 # --- for development ------------------------------------------------------------------------------
