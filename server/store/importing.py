@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Insert, Table, bindparam, null, select, update
@@ -23,6 +23,7 @@ from scrubjay.memory import MemoryId
 from scrubjay.stamp import CommitStamp, Stamp
 from server.store.exporting import ExportReading, ReplicaAccesses
 from server.store.jobs import Job, JobWriting
+from server.store.listener import tell
 from server.store.lookups import AMONG, ids_value
 from server.store.purging import DELETIONS
 from server.store.rows import Grave, StreamHead, StreamKey
@@ -196,6 +197,8 @@ class ImportWriting:
             if one.head and self._transaction.run(self._statements.open_stream, values) == 0:
                 continue
             self._add_jobs(one)
+        if self._transaction.dialect_name == "postgresql":
+            tell(self._transaction, {one.key: replace(NO_HEAD, head=one.head) for one in opened if one.head})
 
     def _add_jobs(self, opened: OpenedStream) -> None:
         ids = [job.id for job in opened.jobs]
