@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from scrubjay import v1
-from scrubjay.tls import NO_FILES, TlsFiles
+from scrubjay.errors import ScrubjayError, Unavailable
+from scrubjay.tls import NO_FILES, HandshakeFailed, TlsFiles
 from tenants.screen import printable
 
 
@@ -120,9 +121,16 @@ def admin(server: Target, api_key: str) -> Iterator[v1.TenantAdminServiceStub]:
     except ValueError as error:
         fail(str(error))
     except grpc.RpcError as failed:
-        told = from_rpc_error(failed)
-        reason = v1.ErrorReason.Name(told.reason).removeprefix("ERROR_REASON_")
-        fail(told.message if told.reason == v1.ERROR_REASON_UNSPECIFIED else f"{told.message} [{reason}]")
+        fail(_line(from_rpc_error(failed), server))
+
+
+def _line(error: ScrubjayError, server: Target) -> str:
+    """An error in one line, with its reason where a server gave one."""
+    if error.reason != v1.ERROR_REASON_UNSPECIFIED:
+        return f"{error.message} [{v1.ErrorReason.Name(error.reason).removeprefix('ERROR_REASON_')}]"
+    if isinstance(error, Unavailable) and not isinstance(error, HandshakeFailed):
+        return f"no server answers at {server} ({error.message.rpartition(': ')[2]})"
+    return error.message
 
 
 def confirm_by_typing(name: str, given: str | None, consequence: str) -> None:

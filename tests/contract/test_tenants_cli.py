@@ -291,6 +291,11 @@ def test_what_admins_did_is_shown_and_checked(running: Running) -> None:
         (["list", "--api-key", "sj_live_x"], "[CREDENTIAL_INVALID]\n"),
         (["list", "--api-key", "two words"], "error: api_key holds white space"),
         (["list", "--server", "http://x"], "error: target is 'http://x'"),
+        (
+            ["list", "--server", "localhost:1"],
+            "error: no server answers at localhost:1 (Connection refused)\n",
+        ),
+        (["list", "--ca", "none.pem"], "error: none.pem can't be read (No such file or directory)\n"),
     ],
 )
 def test_what_goes_wrong_is_one_line_and_exit_code_1(
