@@ -116,8 +116,8 @@ class Settings(BaseSettings):
         default=1000,
         ge=1,
         le=10_000,
-        description="Watch and Snapshot streams open at once, and calls that wait for slow work. A quiet one "
-        "costs a thread of 60 KB.",
+        description="Watch and Snapshot streams of one tenant open at once, and its calls that wait for slow "
+        "work; of all together a quarter more. A quiet one costs a thread of 60 KB.",
     )
     snapshot_mib: int = Field(
         default=1024,
