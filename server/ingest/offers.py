@@ -10,7 +10,8 @@ from scrubjay.memory import MemoryId, new_memory_id, violations
 from scrubjay.merge import Outcome, State, get, join
 from scrubjay.operation import Operation, OperationId, OperationKind
 from scrubjay.stamp import Stamp
-from server.ingest.batch import Batch, Sender
+from server.ingest.batch import Sender
+from server.ingest.merging import Merging
 from server.store.history import HistoryChange
 from server.store.rows import Grave, StoredMemory, StreamKey, private_to
 from server.store.writing import Writing
@@ -43,7 +44,7 @@ def take_offered(
     return taken
 
 
-class _Offers(Batch):
+class _Offers(Merging):
     """A working set that takes states and dead ids."""
 
     def offer(self, offered: Offered) -> bool:

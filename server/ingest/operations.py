@@ -12,7 +12,8 @@ from scrubjay import v1
 from scrubjay.memory import MemoryId, Subject, Viewer
 from server.feed import Own
 from server.ingest.author import Author
-from server.ingest.batch import Batch, Sender
+from server.ingest.batch import Sender
+from server.ingest.merging import Merging
 from server.ingest.results import duplicate
 from server.ingest.uploads import Arrived
 from server.store.rows import StreamKey
@@ -37,7 +38,7 @@ def merge_batch(
     now_millis: int,
 ) -> Merged:
     """Take the operations in order, up to the first that must come again later."""
-    batch = Batch.of_operations(writing, key, space, sender, arrived, now_millis)
+    batch = Merging.of_operations(writing, key, space, sender, arrived, now_millis)
     hindrance = ""
     for one in arrived:
         hindrance = batch.hindrance(one)
@@ -59,12 +60,12 @@ def first_results(
     now_millis: int,
 ) -> list[v1.OperationResult]:
     """The first results of operations that were answered in an earlier call. Of those that are forgotten
-    what can be told still: see ``Batch.forgotten``."""
+    what can be told still: see ``Merging.forgotten``."""
     known = writing.operation_results(key.incarnation, [one.operation_id for one in arrived])
     first = {name: v1.OperationResult.FromString(encoded) for name, (_, encoded) in known.items()}
     forgotten = [one for one in arrived if one.operation_id not in known]
     if forgotten:
-        batch = Batch.of_operations(writing, key, space, sender, forgotten, now_millis)
+        batch = Merging.of_operations(writing, key, space, sender, forgotten, now_millis)
         first |= {one.operation_id: batch.forgotten(one) for one in forgotten}
     return [duplicate(first[one.operation_id]) for one in arrived]
 
@@ -82,7 +83,7 @@ def end_waits(
     if not writing.waiting(key, ids):
         return False
     sender = Sender(Viewer(author.client_id), author, author.replica, subject)
-    batch = Batch(writing, key, space, sender, ids, [], now_millis)
+    batch = Merging(writing, key, space, sender, ids, [], now_millis)
     batch.end_waits()
     batch.write()
     return True

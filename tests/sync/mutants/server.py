@@ -12,7 +12,7 @@ from scrubjay.memory import Viewer
 from scrubjay.merge import Outcome
 from scrubjay.stamp import CommitStamp
 from server import feed
-from server.ingest import batch, counts, offers
+from server.ingest import counts, merging, offers
 from server.store import feed_reading, memory_store, reading, replica_writing, replicas, writing
 from server.store.memory_store import FeedRow
 from server.store.rows import StoredMemory
@@ -173,7 +173,7 @@ def base_ignored() -> Iterator[None]:
 
         return mutated
 
-    with changed(batch, "replay", change):
+    with changed(merging, "replay", change):
         yield
 
 
@@ -185,7 +185,7 @@ def privacy_written_by_anybody() -> Iterator[None]:
 
         return mutated
 
-    with changed(batch, "replay", change):
+    with changed(merging, "replay", change):
         yield
 
 
@@ -194,19 +194,19 @@ def poison_stops_the_batch() -> Iterator[None]:
     def change(hindrance: Any) -> Any:
         return lambda self, one: "clock" if one.operation is None else hindrance(self, one)
 
-    with changed(batch.Batch, "hindrance", change):
+    with changed(merging.Merging, "hindrance", change):
         yield
 
 
 @mutant("What waits for a memory is taken once it comes.")
 def waiting_operations_forgotten() -> Iterator[None]:
-    with patch.object(batch.Batch, "_end_wait", lambda *_: None):
+    with patch.object(merging.Merging, "_end_wait", lambda *_: None):
         yield
 
 
 @mutant("A stamp far ahead of the server's clock is not taken.")
 def stamps_of_the_future_taken() -> Iterator[None]:
-    with patch.object(batch, "MOST_AHEAD_MILLIS", 1 << 50):
+    with patch.object(merging, "MOST_AHEAD_MILLIS", 1 << 50):
         yield
 
 
