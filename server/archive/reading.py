@@ -22,6 +22,7 @@ from server.store.memory_store import Grave
 from server.store.replicas import WaitingOperation
 from tenants.tenant import Incarnation
 
+LINES_BETWEEN_REPORTS = 20
 MOST_PROBLEMS = 20
 """Then the rest of an archive is not read: it would be the same again and again."""
 
@@ -105,12 +106,13 @@ class Findings:
 def examine(
     lines: ArchiveLines, incarnation: Incarnation, now: Micros, report: Callable[[], object]
 ) -> Findings:
-    """Read a whole archive, up to ``MOST_PROBLEMS``; ``report`` is called with every line."""
+    """Read a whole archive, up to ``MOST_PROBLEMS``; ``report`` is called again and again."""
     found, reader = Findings(), RecordReader(incarnation, now)
     with closing(_Names()) as names:
         sealed = False
         for line in _readable(lines, found):
-            report()
+            if found.lines % LINES_BETWEEN_REPORTS == 0:
+                report()
             if sealed:
                 found.note("stands behind the manifest, which is the last line")
                 break

@@ -168,7 +168,8 @@ NO_TIME = "1970-01-01T00:00:00.000Z.0000"
 
 def read_memory(line: Line, stream: Stream) -> ImportedMemory:
     """A memory, its accesses and what it names."""
-    message = values.message_of(line, "memory", v1.Memory)
+    told = {name: one for name, one in values.mapping(line, "memory").items() if name != "updated_at"}
+    message = values.message_of({"memory": told}, "memory", v1.Memory)  # which its etag tells
     memory = _memory(message, stream)
     commit = values.commit_stamp(message.etag, "memory.etag", stream.head)
     stored = StoredMemory(
@@ -278,7 +279,8 @@ def _relation(line: Line, memory_id: MemoryId, number: int, ids: Mapping[str, st
 
 def read_operation(line: Line, stream: Stream) -> HistoryRow:
     """One operation of the history."""
-    entry = values.message_of(line, "entry", v1.HistoryEntry)
+    told = {name: one for name, one in values.mapping(line, "entry").items() if name not in _FOR_READERS}
+    entry = values.message_of({"entry": told}, "entry", v1.HistoryEntry)
     given = {name: getattr(entry, name) for name in _ENTRY_TEXTS}
     if not entry.HasField("claimed_time"):
         raise Fault("entry.claimed_time is not there")
@@ -307,6 +309,8 @@ def read_operation(line: Line, stream: Stream) -> HistoryRow:
     )
 
 
+_FOR_READERS = ("changes", "sentence", "commit_time")
+"""Of a HistoryEntry what follows from the rest; reading it would take most of the time."""
 _ENTRY_TEXTS = (
     *("operation_id", "memory_id", "client_id", "replica_id"),
     *("actor", "role", "spell_id", "restores", "reason"),
