@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from server.config import Settings
 
@@ -66,3 +66,24 @@ def test_this_machine_needs_no_tls(listen: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SCRUBJAY_LISTEN", "0.0.0.0:7437")
     monkeypatch.setenv("SCRUBJAY_INSECURE", "1")
     assert Settings().insecure
+
+
+def test_embedders_are_named_once_each_that_of_new_tenants_first() -> None:
+    named = "hash, openai:a/b-1/8,openai:large/3072@https://models.example.com/v1,lite"
+    settings = Settings(embedder="lite", embedders=named, openai_api_key=SecretStr("secret"))
+    own, elsewhere = "openai:a/b-1/8", "openai:large/3072@https://models.example.com/v1"
+    assert settings.embedder_names() == ("lite", "hash", own, elsewhere)
+    model, other = settings.openai_of(own), settings.openai_of(elsewhere)
+    assert (model.base_url, model.name, model.dimension) == (settings.openai_base_url, "a/b-1", 8)
+    assert (other.base_url, other.name, other.dimension) == ("https://models.example.com/v1", "large", 3072)
+    assert model.api_key.get_secret_value() == "secret"
+    assert other.api_key.get_secret_value() == ""  # it is for the endpoint that it was given for
+    assert settings.openai_of("openai").name == settings.openai_model
+
+
+@pytest.mark.parametrize(
+    "wrong", ["bert", "openai:a", "openai:a/0", "openai:a/8@ftp://x", "openai:/8", "lite hash"]
+)
+def test_a_name_that_is_no_embedder_is_refused_with_those_that_are(wrong: str) -> None:
+    with pytest.raises(ValidationError, match="openai:<model>/<dimension>"):
+        Settings(embedders=wrong)
