@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from server.store.memory_store import MemoryStore
 from server.store.tables import metadata
 from tenants.receipt import PurgeReceipt
 from tests.devices import ACME, ALICE, KEY, SECOND, Device, Server
+from tests.killing import Killed, killed_at
 from tests.planted import MARK, add, counted, marked, plant
 
 NEVER = threading.Event()
@@ -80,34 +81,8 @@ def test_no_byte_of_it_is_left_on_the_disk(server: Server, tmp_path: Path) -> No
         assert marked(tmp_path / "snapshots") + marked(tmp_path / "index") == []
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-@contextmanager
-def killed_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> Iterator[None]:
-    """Kill the erasure at a moment: even ones lie before a transaction or the rewriting, odd ones behind."""
-    passed = itertools.count()
-
-    def watched(step: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if next(passed) == moment:
-                raise Killed
-            result = step(*args, **kwargs)
-            if next(passed) == moment:
-                raise Killed
-            return result
-
-        return run
-
-    with monkeypatch.context() as patch:
-        for owner, name in (
-            (MemoryStore, "write"),
-            (MemoryStore, "compact"),
-            (ShardErasing, "discard_stream"),
-        ):
-            patch.setattr(owner, name, watched(getattr(owner, name)))
-        yield
+STEPS = ((MemoryStore, "write"), (MemoryStore, "compact"), (ShardErasing, "discard_stream"))
+"""What an erasure does: it is killed before each one and after each one."""
 
 
 def test_one_that_is_killed_at_any_moment_is_ended_by_the_next(
@@ -119,7 +94,7 @@ def test_one_that_is_killed_at_any_moment_is_ended_by_the_next(
         plant(server)
         before = counted(shard_url)
         whole = False
-        with killed_at(monkeypatch, moment), suppress(Killed):
+        with killed_at(moment, STEPS), suppress(Killed):
             eraser(server).erase(server.tenant, ALICE, server.now)
             whole = True
         if whole:

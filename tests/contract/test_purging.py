@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -29,6 +28,7 @@ from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, lives
 from tenants.registry.lives import Lives
 from tenants.tenant import Caller, Incarnation, Role, Tenant, TenantState
 from tests.devices import DAY, NOW, Server
+from tests.killing import Killed, killed_at
 
 NEVER = threading.Event()
 ENDED = threading.Event()
@@ -150,10 +150,6 @@ def test_nothing_is_purged_before_the_grace_has_passed_and_everyone_was_told(pla
     assert place.purger().run(NEVER) == 1
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
 STEPS = (
     (MemoryStore, "compact"),
     (StreamCache, "discard_all"),
@@ -165,42 +161,7 @@ STEPS = (
 """What a purge does, in no order: it is killed before each one and after each one."""
 
 
-@contextmanager
-def killed_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> Iterator[None]:
-    """Kill the purge at a moment: even ones lie before a step, odd ones behind it."""
-    passed = itertools.count()
-
-    def watched(step: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if next(passed) == moment:
-                raise Killed
-            result = step(*args, **kwargs)
-            if next(passed) == moment:
-                raise Killed
-            return result
-
-        return run
-
-    @contextmanager
-    def transaction(store: MemoryStore) -> Iterator[Any]:
-        if next(passed) == moment:
-            raise Killed
-        with purging(store) as writing:
-            yield writing
-        if next(passed) == moment:
-            raise Killed
-
-    purging = MemoryStore.purging
-    with monkeypatch.context() as patch:
-        for owner, name in STEPS:
-            patch.setattr(owner, name, watched(getattr(owner, name)))
-        patch.setattr(MemoryStore, "purging", transaction)
-        yield
-
-
-def test_a_purge_that_is_killed_at_any_moment_is_ended_by_the_next(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_purge_that_is_killed_at_any_moment_is_ended_by_the_next(place: Place) -> None:
     kept = place.tenant("kept")
     place.add(kept, "theirs")
     theirs = place.rows(kept.incarnation)
@@ -209,7 +170,7 @@ def test_a_purge_that_is_killed_at_any_moment_is_ended_by_the_next(
         place.add(tenant, "one", "two")
         before = place.rows(tenant.incarnation)
         place.delete(tenant)
-        with killed_at(monkeypatch, moment), suppress(Killed):
+        with killed_at(moment, STEPS, blocks=[(MemoryStore, "purging")]), suppress(Killed):
             place.purger().run(NEVER)
         whole = purged(place, tenant)
         place.purger().run(NEVER)
