@@ -268,7 +268,8 @@ class Door:
 
     def _moved(self, error: TenantMoving, look: Callable[[], Caller], patience: Patience) -> Caller:
         """The caller once its tenant has moved. ``error`` where that takes longer than the call may."""
-        self._passage.wait(error.incarnation, patience.seconds)
+        with self._slots.handler.aside():
+            self._passage.wait(error.incarnation, patience.seconds)
         self._authenticator.forget(error.incarnation)
         return look()
 

@@ -120,6 +120,10 @@ class Handlers:
         self._turns.end()
         self._slots.give_back(tenant)
 
+    def aside(self) -> AbstractContextManager[None]:
+        """Let others have the turn for the block, in which the call waits, and wait for another behind it."""
+        return self._turns.aside()
+
     @contextmanager
     def lent(self, tenant: str) -> Iterator[None]:
         """Let others have both for the block, and wait behind it for a turn alone."""
