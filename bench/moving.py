@@ -24,7 +24,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -55,7 +57,8 @@ class Load:
     def forever(self, call: Callable[[v1.MemoryServiceStub, int], None], *, writes: bool) -> None:
         """Call again and again, each call once."""
         with grpc.insecure_channel(self.server.address) as channel:
-            memories = v1.MemoryServiceStub(grpc.intercept_channel(channel, _Keyed(self.server.service_key)))
+            stub = _Keyed(v1.MemoryServiceStub(channel), self.server.service_key)
+            memories = cast("v1.MemoryServiceStub", stub)
             for n in itertools.count():
                 if self.over.wait(PAUSE_SECONDS):
                     return
@@ -73,12 +76,15 @@ class Load:
         return max((took for at, took in self.writes if at < ended and at + took > began), default=0.0)
 
 
-class _Keyed(grpc.UnaryUnaryClientInterceptor):
-    def __init__(self, key: str) -> None:
-        self._metadata = [("authorization", f"Bearer {key}")]
+class _Keyed:
+    """A stub whose calls carry a key."""
 
-    def intercept_unary_unary(self, continuation, details, request):  # type: ignore[no-untyped-def]
-        return continuation(details._replace(metadata=self._metadata), request)
+    def __init__(self, stub: v1.MemoryServiceStub, key: str) -> None:
+        self._stub = stub
+        self._metadata = (("authorization", f"Bearer {key}"),)
+
+    def __getattr__(self, rpc: str) -> Any:
+        return partial(getattr(self._stub, rpc), metadata=self._metadata)
 
 
 def add(memories: v1.MemoryServiceStub, _n: int) -> None:
