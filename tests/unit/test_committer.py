@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scrubjay.errors import DeadlineExceeded, MemoryNotFound, ServerBusy, StorageUnavailable, Unavailable
-from server.store.committer import Committer
+from server.store.committer import MIN_BATCH, Committer, _Pace
 from server.store.memory_store import MemoryStore, StreamKey, Writing
 from server.store.transaction import Transaction, Transactions
 from tenants.database import open_engine
@@ -372,3 +372,20 @@ def test_a_reading_connection_cannot_write(path: Path, change: str) -> None:
     with pytest.raises(StorageUnavailable), reads.begin() as transaction:
         CHANGES[change](transaction)
     reads.close()
+
+
+def sizes(pace: _Pace, unit_seconds: float, commit_seconds: float) -> list[int]:
+    """How many units each of the next transactions takes."""
+    found = []
+    for _ in range(6):
+        pace.learn(pace.units, pace.units * unit_seconds, commit_seconds)
+        found.append(pace.units)
+    return found
+
+
+def test_a_transaction_takes_as_many_units_as_run_in_a_short_time_or_in_four_of_its_commit() -> None:
+    pace = _Pace(64)
+    assert sizes(pace, 0.002, 0.001) == [32, 16, 10, 10, 10, 10]
+    assert sizes(pace, 0.1, 0.001)[-1] == MIN_BATCH
+    assert sizes(pace, 0.002, 0.02) == [16, 32, 40, 40, 40, 40]
+    assert sizes(pace, 0.0001, 0.001) == [64] * 6
