@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scrubjay import v1
 from scrubjay.errors import InvalidField
 from server.recall.context import Bounds, Context, compose
@@ -27,19 +29,7 @@ class Contexts(Finding):
     def context(self, request: v1.ContextRequest, caller: Caller) -> v1.ContextResponse:
         """The best memories about the query that fit."""
         bounds = _bounds(request)
-        search = v1.SearchRequest(
-            user_id=request.user_id,
-            agent_id=request.agent_id,
-            run_id=request.run_id,
-            query=request.query,
-            scopes=request.scopes,
-            inherit=request.inherit,
-            filter=request.filter if request.HasField("filter") else None,
-            recipe=request.recipe,
-            as_of=request.as_of if request.HasField("as_of") else None,
-            min_revision=request.min_revision,
-            top_k=bounds.items * _POOL,
-        )
+        search = v1.SearchRequest(**_of_search(request), top_k=bounds.items * _POOL)
         sought = self._sought(search, caller)
         query, context = sought.query, compose(self._hits(search, caller, sought).hits, bounds)
         if request.count_access:
@@ -53,6 +43,12 @@ class Contexts(Finding):
             inherited_scopes=query.view.inherited_scopes,
             recipe=str(query.recipe),
         )
+
+
+def _of_search(request: v1.ContextRequest) -> dict[str, Any]:
+    """What is set in the request that a search has too."""
+    known = v1.SearchRequest.DESCRIPTOR.fields_by_name
+    return {field.name: value for field, value in request.ListFields() if field.name in known}
 
 
 def _bounds(request: v1.ContextRequest) -> Bounds:
