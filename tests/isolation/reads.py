@@ -51,6 +51,7 @@ def reads(home: Home) -> dict[str, tuple[str, str, Message]]:
         "reconcile": (DEVICE, "SyncService/Reconcile", v1.ReconcileRequest(bucket_digests=[bytes(8)] * 256)),
         "tenant": (ADMIN, "TenantAdminService/GetTenant", v1.GetTenantRequest(**home.tenant)),
         "devices": (ADMIN, "TenantAdminService/ListDevices", v1.ListDevicesRequest(**home.tenant)),
+        "usage": (ADMIN, "TenantAdminService/GetUsage", v1.GetUsageRequest(**home.tenant)),
         "audit": (ADMIN, "TenantAdminService/ListAuditEvents", v1.ListAuditEventsRequest(**home.tenant)),
         "done with it": (
             ADMIN,

@@ -182,7 +182,7 @@ _VARYING = {
     *("secret", "key_id", "device_id", "enrolment_code", "device_token", "client_id", "principal"),
     *("digest", "chunk", "chunk_digest", "total_bytes", "newest_page", "packed_page", "page", "text"),
     *("number", "last_number", "last_digest", "checked_count", "counts_after", "score"),
-    *("incarnation", "shard", "operation_id", "id", "entity_id", "rows", "stock", "events"),
+    *("incarnation", "shard", "operation_id", "id", "entity_id", "rows", "events"),
 }
 _COUNTED = {"devices", "tenants", "changes", "counts"}
 """Lists whose length says enough: what is in them changes while the walk goes on."""
