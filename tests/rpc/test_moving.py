@@ -120,7 +120,8 @@ def loaded(serving: Serving, *peers: v1.MemoryServiceStub, searches: bool = True
     """The first tenant under load, for the block."""
     with connected(serving) as stub:
         load = Load(stub, [*peers])
-        work = [load.add, load.read_on_another] if peers else [load.add, load.add, load.read_what_was_written]
+        work: list[Callable[[int], None]] = [load.add]
+        work += [load.read_on_another] if peers else [load.add, load.read_what_was_written]
         work += [load.search] if searches else []
         threads = [threading.Thread(target=load.forever, args=(call,)) for call in work]
         for thread in threads:
