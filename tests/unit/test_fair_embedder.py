@@ -6,13 +6,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from scrubjay.errors import ModelUnavailable
+from server.app import _embedder
+from server.config import Settings
 from server.providers.embedder import TextKind
 from server.providers.fair import FairEmbedder, Share
 from server.providers.hashed import HashEmbedder
@@ -151,3 +153,9 @@ def test_a_model_that_fails_leaves_its_turn() -> None:
             embedder.embed(["bad"], TextKind.QUERY)
         assert turns.tenant == QUIET
         assert len(embedder.embed(["good"], TextKind.QUERY)) == 1
+
+
+@pytest.mark.parametrize(("name", "fair"), [("openai", True), ("hash", False)])
+def test_a_server_asks_models_in_turns_and_not_what_takes_no_time(name: str, fair: bool) -> None:
+    with closing(_embedder(Settings(openai_base_url="http://127.0.0.1:9"), name, Turns())) as embedder:
+        assert isinstance(embedder, FairEmbedder) is fair
