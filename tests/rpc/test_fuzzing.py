@@ -128,7 +128,7 @@ class Place:
 
 
 GIVEN = {"next_page_token": "page_token", "resume_token": "resume_token", "last_sync_at": "last_sync_at"}
-TAKING = 13
+TAKING = 15
 """RPCs that do."""
 FIRST_SYNCS = 2
 """Of the valid Syncs, those that write nothing, so that a cursor stays what it is."""
