@@ -34,7 +34,6 @@ DEVICES_CALLS = {"RefreshToken", "Sync", "Snapshot", "Watch", "Reconcile", "Reof
 ADMINS_CALLS = {
     "GetTenant",
     "CreateApiKey",
-    "ListApiKeys",
     "RevokeApiKey",
     "CreateEnrolment",
     "ListDevices",

@@ -268,7 +268,7 @@ def test_the_commands_export_and_erase(serving: Serving) -> None:
 
 
 def test_an_export_that_was_cut_off_is_told_apart(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("server.services.subjects._sealed", lambda head, _lines: iter([json.dumps(head)]))
+    monkeypatch.setattr("server.services.subjects.sealed", lambda head, _lines: iter([json.dumps(head)]))
     cut = run(serving, "export-subject", "dev", "--user", "alice")
     assert cut.exit_code == 1
     assert "cut off" in cut.stderr
