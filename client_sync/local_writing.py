@@ -8,7 +8,7 @@ from client_sync import journal
 from client_sync.copies import LOCAL, Copies, Copy
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
-from client_sync.replica_file import get_meta, set_meta
+from client_sync.replica_file import get_meta, is_recovering, set_meta
 from scrubjay.errors import MemoryDeleted, MemoryNotFound
 from scrubjay.memory import MemoryId, Micros, PrivacyLevel, expired, id_bytes, is_memory_id
 from scrubjay.merge import State
@@ -86,6 +86,11 @@ class LocalWriting:
         )
         self._record(state.memory.id, before, state)
         return state
+
+    def number(self) -> None:
+        """Number a single operation where it can be sent now: then that costs no write of its own."""
+        if get_meta(self._sql, "cursor") is not None and not is_recovering(self._sql):
+            self._outbox.number_single()
 
     def _record(self, memory_id: MemoryId, before: State | None, after: State | None) -> None:
         journal.record(self._sql, memory_id, self._now, before=before, after=after, origin="here")

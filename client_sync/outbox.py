@@ -187,6 +187,12 @@ class Outbox:
         )
         return [row[0] for row in rows]
 
+    def number_single(self) -> None:
+        """Number the operation that waits, where it is the only one, as the next batch."""
+        waiting = self._sql.execute("SELECT number FROM outbox WHERE result IS NULL LIMIT 2").fetchall()
+        if waiting == [(None,)]:
+            self._number(int(get_meta(self._sql, "answered", 0)) + 1)
+
     def _number(self, first: int) -> list[bytes]:
         bodies: list[bytes] = []
         numbered, size = [], 0

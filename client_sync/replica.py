@@ -442,12 +442,15 @@ class Replica:
     @contextmanager
     def _writing(self) -> Iterator[LocalWriting]:
         with self.file.transaction(durable=True) as sql:
-            yield LocalWriting(sql, self.identity, self.clock.now())
+            write = LocalWriting(sql, self.identity, self.clock.now())
+            yield write
+            if self._listeners:
+                write.number()
         for listener in tuple(self._listeners):
             listener()
 
     def on_write(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after every write of this process, in its thread."""
+        """Call ``listener``, who sends what was written, after every write of this process, in its thread."""
         self._listeners.append(listener)
 
 

@@ -275,6 +275,11 @@ def set_meta(sql: sqlite3.Connection, **values: Any) -> None:
             sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
 
+def is_recovering(sql: sqlite3.Connection) -> bool:
+    """Whether a recovery is under way, behind which all is sent and taken anew."""
+    return any(get_meta(sql, key) is not None for key in ("reoffer_from", "forked", "reload"))
+
+
 def rows_among(sql: sqlite3.Connection, query: str, ids: Sequence[bytes]) -> set[bytes]:
     """What ``query``, which ends with ``IN``, finds among the ids."""
     found: set[bytes] = set()

@@ -21,7 +21,7 @@ from client_sync.exchange import (
 from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
-from client_sync.replica_file import get_meta, set_meta
+from client_sync.replica_file import get_meta, is_recovering, set_meta
 from client_sync.vectors import fetch_vectors
 from scrubjay import v1
 from scrubjay.feed import open_page
@@ -255,11 +255,11 @@ def _apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | N
     with replica.file.transaction(durable=False) as sql:
         outbox = Outbox(sql, replica.identity)
         report.unsent = outbox.unanswered_count()
-        flagged = any(get_meta(sql, key) is not None for key in ("reoffer_from", "forked", "reload"))
-        if not flagged and get_meta(sql, "cursor", "") != response.from_sync_at:
+        recovering = is_recovering(sql)
+        if not recovering and get_meta(sql, "cursor", "") != response.from_sync_at:
             echo = response.commit_stamp <= int(get_meta(sql, "position", 0))  # it came by another way
             return report if echo else None
-        if flagged or outbox.sent():
+        if recovering or outbox.sent_bodies():
             return None
         copies = Copies(sql, replica.identity, outbox)
         changes = open_page(response.page)

@@ -158,8 +158,12 @@ class World:
             "entropy": device.entropy.randbytes,
         }
         if device.disk.path.exists():
-            return Replica.open(device.disk.path, **tools)
-        return Replica.create(device.disk.path, self.identity(device.place), **tools)
+            replica = Replica.open(device.disk.path, **tools)
+        else:
+            replica = Replica.create(device.disk.path, self.identity(device.place), **tools)
+        if device.sends_at_once:
+            replica.on_write(lambda: None)
+        return replica
 
     def identity(self, place: Place) -> Identity:
         """What a device of this place was registered as."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from client_sync import Replica, TransferBroken, UpgradeNeeded, Wiped, synchroni
 from client_sync.exchange import bodies_of, next_request
 from client_sync.identity import Identity
 from client_sync.outbox import Outbox
+from client_sync.replica_file import set_meta
 from client_sync.sync import MAX_RECOVERIES, apply_watch
 from scrubjay import v1
 from scrubjay.feed import seal_page, whole
@@ -74,6 +76,10 @@ def quiet(request: v1.SyncRequest, page: v1.Page | None = None) -> v1.SyncRespon
 
 def directs(directive: v1.Directive.ValueType) -> Answer:
     return lambda _request: v1.SyncResponse(directive=directive, server_time=to_timestamp(NOW))
+
+
+def done_one(_request: v1.SyncRequest) -> v1.SyncResponse:
+    return answered(v1.OperationResult(status=v1.OPERATION_STATUS_APPLIED, commit_stamp=AT))
 
 
 @pytest.fixture
@@ -242,3 +248,31 @@ def test_no_step_of_an_exchange_looks_through_all_memories(replica: Replica) -> 
         }
     assert [one for one, plan in plans.items() if any("SCAN rows" in step[3] for step in plan)] == []
     assert any("touches" in one and "SELECT" in one for one in plans)
+
+
+def test_a_write_that_is_sent_at_once_has_its_number_when_it_is_on_disk(replica: Replica) -> None:
+    synchronize(replica, Scripted())
+    replica.on_write(lambda: None)
+    replica.add("tea")
+    with sqlite3.connect(replica.file.path) as other:
+        (before,) = other.execute("PRAGMA data_version").fetchone()
+        first = next_request(replica)
+        (after,) = other.execute("PRAGMA data_version").fetchone()
+    other.close()
+    assert before == after, "sending wrote into the file again"
+    replica.add("milk")
+    assert bodies_of(next_request(replica)) == bodies_of(first) != [], "a batch changed while it was sent"
+    assert synchronize(replica, Scripted(done_one, done_one)).pushed == 2
+
+
+def test_nothing_is_numbered_before_a_first_load_and_while_a_replica_recovers(replica: Replica) -> None:
+    replica.on_write(lambda: None)
+    replica.add("tea")
+    with replica.file.reading() as sql:
+        assert Outbox(sql, PHONE).sent_bodies() == []
+    synchronize(replica, Scripted(quiet, done_one))
+    with replica.file.transaction(durable=True) as sql:
+        set_meta(sql, reload=1)
+    replica.add("milk")
+    with replica.file.reading() as sql:
+        assert Outbox(sql, PHONE).sent_bodies() == []
