@@ -61,8 +61,9 @@ STORED = (Outcome.APPLIED, Outcome.APPLIED_CONCURRENT)
 
 def made(row: HistoryRow) -> bool:
     """Whether the operation made its memory: a create that came second is joined into the first."""
-    first = any(change.field == "content" and change.old is None for change in stored(row))
-    return row.kind is OperationKind.CREATE and first
+    return row.kind is OperationKind.CREATE and any(
+        change.field == "content" and change.old is None for change in stored(row)
+    )
 
 
 def stored(row: HistoryRow) -> list[HistoryChange]:
