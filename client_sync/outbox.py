@@ -1,8 +1,8 @@
 """The outbox: operations made here, until the server has them and this replica has come past them.
 
-An operation has no number until it is first sent, or written where it is sent at once. From then on it keeps its number, its bytes and its
-batch until it is answered. An answered one stays until the cursor passes its place in the feed, so that
-what the app shows never flickers back.
+An operation has no number until it is first sent, or written where it is sent at once. From then on it
+keeps its number, its bytes and its batch until it is answered. An answered one stays until the cursor passes
+its place in the feed, so that what the app shows never flickers back.
 """
 
 from __future__ import annotations
