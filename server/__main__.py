@@ -18,9 +18,10 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from server.app import CANT_START, App, begin_epochs, migrate_all, new_admin_key
+from server.app import CANT_START, App
 from server.config import Settings
 from server.dev_certificates import CertificatesThere, CertificatesUnwritable, make_certificates
+from server.upkeep import begin_epochs, migrate_all, new_admin_key
 from tenants.registry import FirstCredentials
 
 GARBAGE_AFTER = 10_000

@@ -5,30 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from types import MappingProxyType, TracebackType
 
-import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 from threadpoolctl import threadpool_limits
 
 from scrubjay import v1
 from scrubjay.errors import ModelMismatch, ScrubjayError
 from scrubjay.memory import Micros
-from scrubjay.v1 import memory_service_pb2, sync_service_pb2, tenant_service_pb2
 from server import collection, counting, erasing, forgetting, heads, linking, mending, purging
 from server.archive import folder
 from server.archive.folder import Archives
-from server.certificates import CertificatesUnusable, CertificateWatch, ServerCertificates, ServerFiles
+from server.certificates import CertificatesUnusable
 from server.config import Settings
 from server.data_dir import DataDirInUse, DataDirUnusable, locked, pepper
 from server.index.cache import StreamCache
 from server.index.hnsw import hnsw_available
 from server.index.shelf import Shelf
-from server.interceptors import TRANSPORT_BYTES, Door
+from server.interceptors import Door
 from server.operations import moving
 from server.operations.conductor import Conductor, Plan
 from server.operations.draining import Drainer
@@ -53,6 +48,7 @@ from server.services import memory_service, sync_service
 from server.services.operations import ADD
 from server.services.registration import Registration
 from server.services.subjects import Subjects
+from server.serving import AddressInUse, credentials_of, serve
 from server.shard import Shard
 from server.slots import Slots
 from server.snapshots import Snapshots
@@ -65,20 +61,8 @@ from tenants.operation import Kind
 from tenants.registry import FirstCredentials, Registry, TenantChanges, audit, open_catalogue, usage
 from tenants.tenant import Role, Tenant
 
-SEMANTICS = "scrubjay.semantics"
-"""The health service's name for whether search knows meanings: NOT_SERVING under the embedder hash."""
-PING_MILLIS = 30_000
-"""How often a client may ask whether a quiet connection lives; connect() asks once a minute."""
-GRACE_SECONDS = 10
-"""How long running calls may finish when the server stops; most take milliseconds."""
-
 log = logging.getLogger("scrubjay.app")
 
-_SERVICES = (
-    memory_service_pb2.DESCRIPTOR.services_by_name["MemoryService"],
-    sync_service_pb2.DESCRIPTOR.services_by_name["SyncService"],
-    tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"],
-)
 ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
     {**memory_service.ALLOWED, **sync_service.ALLOWED, **tenant_service.ALLOWED}
 )
@@ -87,10 +71,6 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
 def wall_clock() -> Micros:
     """Microseconds since 1970."""
     return Micros(time.time_ns() // 1000)
-
-
-class AddressInUse(Exception):
-    """The address to serve on can't be had."""
 
 
 class ShardMissing(Exception):
@@ -119,7 +99,7 @@ class App:
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], Micros] = wall_clock) -> None:
-        credentials = _credentials(settings)
+        credentials = credentials_of(settings)
         with ExitStack() as stack:
             # More threads in BLAS only spin on small matrices, and handlers share the cores already.
             threadpool_limits(limits=1, user_api="blas")
@@ -188,7 +168,7 @@ class App:
             limits = CallLimits(settings.shard_calls_per_second)
             waiting = memory_service.WAITING | tenant_service.WAITING
             door = Door(registry, ALLOWED, slots, waiting, limits, registry.usage.counter, passage)
-            self.address = _serve(
+            self.address = serve(
                 settings, credentials, door, slots, services, embedders.new.space.semantic, stack
             )
             self._stack = stack.pop_all()
@@ -283,45 +263,6 @@ def _registry(settings: Settings, secret: bytes, embedders: Embedders, stack: Ex
     return registry
 
 
-def new_admin_key(settings: Settings) -> str:
-    """A new platform admin's key, for who has the data directory. The server may not run on it."""
-    with ExitStack() as stack:
-        stack.enter_context(locked(settings.data_dir))
-        engine = open_catalogue(settings.catalogue_url())
-        stack.callback(engine.dispose)
-        secret = pepper(settings.data_dir, settings.pepper.get_secret_value())
-        registry = Registry(engine, pepper=secret, shard_names=settings.shard_urls(), space="")
-        created = registry.create_api_key(
-            None, Role.PLATFORM_ADMIN, now=wall_clock(), display_name="made on the server's machine"
-        )
-        return created.secret
-
-
-def migrate_all(settings: Settings) -> list[str]:
-    """Bring the catalogue and every shard to this version's tables; what was looked at."""
-    with ExitStack() as stack:
-        stack.enter_context(locked(settings.data_dir))
-        open_catalogue(settings.catalogue_url()).dispose()
-        urls = settings.shard_urls()
-        for url in urls.values():
-            stack.enter_context(MemoryStore(url)).migrate()
-    return ["catalogue", *urls]
-
-
-def begin_epochs(settings: Settings) -> int:
-    """Say that the databases were restored from a backup, so that devices give back what they hold; of how
-    many streams that is true. The server may not run on them."""
-    with ExitStack() as stack:
-        stack.enter_context(locked(settings.data_dir))
-        count = 0
-        for url in settings.shard_urls().values():
-            store = stack.enter_context(MemoryStore(url))
-            store.migrate()
-            count += store.begin_epochs(wall_clock() // 1000)
-        heads.forget_marks(settings.data_dir)
-    return count
-
-
 def _shards(
     settings: Settings, embedders: Embedders, registry: Registry, turns: Turns, stack: ExitStack
 ) -> dict[str, Shard]:
@@ -377,77 +318,3 @@ def _run_beside(
 def _settled(registry: Registry, clock: Callable[[], Micros]) -> Callable[[Tenant, TenantChanges], object]:
     """What writes what a tenant has settled."""
     return lambda tenant, changes: registry.update_tenant(tenant.tenant_id, changes, now=clock())
-
-
-def _serve(
-    settings: Settings,
-    credentials: grpc.ServerCredentials | None,
-    door: Door,
-    slots: Slots,
-    services: Sequence[object],
-    semantic: bool,
-    stack: ExitStack,
-) -> str:
-    """Start serving; the address, with the port that was taken."""
-    pool = stack.enter_context(
-        ThreadPoolExecutor(max_workers=slots.threads, thread_name_prefix="scrubjay-call")
-    )
-    server = grpc.server(
-        pool,
-        maximum_concurrent_rpcs=slots.calls,
-        options=[
-            ("grpc.max_receive_message_length", TRANSPORT_BYTES),
-            ("grpc.max_send_message_length", TRANSPORT_BYTES),
-            # A peer that vanished without a word gives its slot back in 80 seconds, not in 15 minutes.
-            ("grpc.keepalive_time_ms", 60_000),
-            ("grpc.keepalive_timeout_ms", 20_000),
-            ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MILLIS),
-            # A second server on the port is an error, not half of the calls.
-            ("grpc.so_reuseport", 0),
-        ],
-    )
-    for descriptor, service in zip(_SERVICES, services, strict=True):
-        server.add_generic_rpc_handlers((door.handlers(descriptor, service),))
-    reporter = health.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(reporter, server)
-    names = [service.full_name for service in _SERVICES]
-    reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-    port = _bind(server, settings.listen, credentials)
-    server.start()
-    stack.callback(lambda: server.stop(GRACE_SECONDS).wait())
-    stack.callback(slots.stop)
-    for name in ("", *names):
-        reporter.set(name, health_pb2.HealthCheckResponse.SERVING)
-    states = health_pb2.HealthCheckResponse
-    reporter.set(SEMANTICS, states.SERVING if semantic else states.NOT_SERVING)
-    stack.callback(reporter.enter_graceful_shutdown)
-    host = settings.listen.rpartition(":")[0]
-    return settings.listen if settings.listen.startswith("unix:") else f"{host}:{port}"
-
-
-def _bind(server: grpc.Server, listen: str, credentials: grpc.ServerCredentials | None) -> int:
-    try:
-        if credentials is None:
-            return server.add_insecure_port(listen)
-        return server.add_secure_port(listen, credentials)
-    except RuntimeError:
-        raise AddressInUse(
-            f"{listen} can't be served on: another program has it, or it is not this machine's; "
-            "set SCRUBJAY_LISTEN to a free one"
-        ) from None
-
-
-def _credentials(settings: Settings) -> grpc.ServerCredentials | None:
-    """What TLS needs, asked for anew with each connection; None where no TLS is spoken."""
-    if settings.tls_cert is None or settings.tls_key is None:
-        return None
-    watch = CertificateWatch(ServerFiles(settings.tls_cert, settings.tls_key, settings.tls_client_ca))
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(watch.certificates),
-        lambda: None if (changed := watch.changed()) is None else _configuration(changed),  # type: ignore[arg-type,return-value]  # None is no change, which the stubs leave out
-        require_client_authentication=settings.tls_client_ca is not None,
-    )
-
-
-def _configuration(found: ServerCertificates) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration([(found.key, found.chain)], found.client_ca)

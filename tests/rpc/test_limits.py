@@ -26,8 +26,9 @@ from scrubjay.merge import create
 from scrubjay.operation import NO_CHAIN, NO_ID, Operation, OperationKind, encode
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, pack_field_stamps
 from scrubjay.wire import to_message
-from server.app import ALLOWED, App, begin_epochs
+from server.app import ALLOWED, App
 from server.config import Settings
+from server.upkeep import begin_epochs
 
 EXCEEDED, LIMITED = v1.ERROR_REASON_QUOTA_EXCEEDED, v1.ERROR_REASON_RATE_LIMITED
 UNKNOWN = "00000000-0000-7000-8000-000000000000"
