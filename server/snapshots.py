@@ -7,6 +7,7 @@ viewer, nobody gets another byte of it.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import logging
 import os
@@ -32,6 +33,9 @@ KEPT_SECONDS = 15 * 60
 MOST_BUILDS = 2
 """Files that are made at once: each holds a core, and on PostgreSQL a reading connection of its shard."""
 
+BLOCK_BYTES = 256 * 1024
+"""What is checked at once when it is sent: a disk may give back other bytes than it took."""
+
 _RETRACTIONS = 500
 """Read at a time."""
 _logger = logging.getLogger(__name__)
@@ -39,7 +43,10 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A whole file. ``name`` is a secret of the server's; ``position`` is where its reader stands."""
+    """A whole file. ``name`` is a secret of the server's; ``position`` is where its reader stands.
+
+    ``digests`` are the SHA-256 of its blocks of BLOCK_BYTES as they were written.
+    """
 
     name: str
     key: StreamKey
@@ -47,6 +54,7 @@ class Snapshot:
     position: Position
     row_count: int
     total_bytes: int
+    digests: tuple[bytes, ...]
 
 
 @dataclass(slots=True)
@@ -125,6 +133,11 @@ class Snapshots:
         if gone:
             self._drop(snapshot.name)
             raise SnapshotGone
+
+    def give_up(self, snapshot: Snapshot) -> None:
+        """Delete a file whose bytes are not those that were written."""
+        _logger.error("a snapshot changed on the disk; it is made anew")
+        self._drop(snapshot.name)
 
     def count_of(self, extent: Extent) -> int:
         """How many files are kept of a stream, or of a tenant."""
@@ -254,6 +267,7 @@ class Snapshots:
             _go_on(ending)
             position = at_head(head)
             name, total_bytes = self._name(key, viewer, position), beside.stat().st_size
+            digests = _digests(beside)
             beside.rename(self._path(name))
         except (sqlite3.Error, OSError) as error:
             _go_on(ending)
@@ -261,9 +275,14 @@ class Snapshots:
             raise Unavailable("this server's disk takes no snapshot; retry later") from error
         finally:
             beside.unlink(missing_ok=True)
-        snapshot = Snapshot(name, key, viewer, position, row_count, total_bytes)
+        snapshot = Snapshot(name, key, viewer, position, row_count, total_bytes, digests)
         self._keep(snapshot)
         return snapshot
+
+
+def _digests(path: Path) -> tuple[bytes, ...]:
+    with path.open("rb") as file:
+        return tuple(hashlib.sha256(block).digest() for block in iter(lambda: file.read(BLOCK_BYTES), b""))
 
 
 def _taken_back(reading: Reading, snapshot: Snapshot) -> bool:

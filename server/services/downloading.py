@@ -8,18 +8,18 @@ from contextlib import AbstractContextManager
 from typing import BinaryIO
 
 from scrubjay import v1
-from scrubjay.errors import InvalidField
+from scrubjay.errors import InvalidField, SnapshotGone
 from scrubjay.feed import MAX_CHANGES, pack
 from scrubjay.memory import Subject, Viewer
 from server.cursor import Cursors
 from server.ending import Ending
 from server.feed import at_head
 from server.shard import Shard
-from server.snapshots import Snapshot, Snapshots
+from server.snapshots import BLOCK_BYTES, Snapshot, Snapshots
 from server.store.memory_store import StreamKey
 from tenants.page_token import opened, seal
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = BLOCK_BYTES
 
 
 class Downloads:
@@ -57,10 +57,31 @@ class Downloads:
                 last_sync_at=self._cursors.text(key, viewer.client_id, snapshot.position),
                 commit_stamp=snapshot.position.stamp,
             )
-            for response in _chunks(file, request.offset, common):
+            for response in self._chunks(snapshot, file, request.offset, common):
                 if written.wait(0, snapshot.position.stamp) is not None:
                     shard.check_snapshot(self._snapshots, snapshot)
                 yield response
+
+    def _chunks(
+        self, snapshot: Snapshot, file: BinaryIO, offset: int, common: v1.SnapshotResponse
+    ) -> Iterator[v1.SnapshotResponse]:
+        """The file from ``offset`` on, at least one response; all say what is ``common``. SnapshotGone where
+        its bytes changed."""
+        while True:
+            number, at = divmod(offset, BLOCK_BYTES)
+            file.seek(offset - at)
+            block = file.read(BLOCK_BYTES)
+            if offset < snapshot.total_bytes and hashlib.sha256(block).digest() != snapshot.digests[number]:
+                self._snapshots.give_up(snapshot)
+                raise SnapshotGone
+            chunk = block[at : at + CHUNK_BYTES]
+            digest = snapshot.digests[number] if chunk and chunk == block else hashlib.sha256(chunk).digest()
+            response = v1.SnapshotResponse(offset=offset, chunk=chunk, chunk_digest=digest)
+            response.MergeFrom(common)
+            yield response
+            offset += len(chunk)
+            if offset >= snapshot.total_bytes:
+                return
 
     def _newest(
         self, shard: Shard, key: StreamKey, subject: Subject, viewer: Viewer, count: int
@@ -88,19 +109,3 @@ class Downloads:
 
 def _purpose(key: StreamKey, viewer: Viewer) -> str:
     return "\0".join(("snapshot", key.incarnation, key.stream, viewer.client_id))
-
-
-def _chunks(file: BinaryIO, offset: int, common: v1.SnapshotResponse) -> Iterator[v1.SnapshotResponse]:
-    """The file from ``offset`` on, at least one response; all say what is ``common``."""
-    file.seek(offset)
-    chunk = file.read(CHUNK_BYTES)
-    while True:
-        response = v1.SnapshotResponse(
-            offset=offset, chunk=chunk, chunk_digest=hashlib.sha256(chunk).digest()
-        )
-        response.MergeFrom(common)
-        yield response
-        offset += len(chunk)
-        chunk = file.read(CHUNK_BYTES)
-        if not chunk:
-            return

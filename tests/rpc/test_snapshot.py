@@ -91,3 +91,24 @@ def test_a_device_of_one_scope_loads_that_alone(serving: Serving, tmp_path: Path
     desk, _ = enrolled(serving, "desk", scopes=scopes)
     responses = list(desk.Snapshot(v1.SnapshotRequest(), timeout=PATIENCE))
     assert loaded(tmp_path / "loaded.db", responses) == ["deadline"] + ["tea"] * (not scopes)
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_file_that_changed_on_the_disk_is_made_anew(serving: Serving, tmp_path: Path) -> None:
+    facts = [f"fact {n} {BODY}" for n in range(200)]
+    serving.dev.add(*facts)
+    phone, _ = enrolled(serving, "phone")
+    stream = phone.Snapshot(v1.SnapshotRequest(), timeout=PATIENCE)
+    first = next(stream)
+    stream.cancel()
+    (file,) = (serving.settings.data_dir / "snapshots").iterdir()
+    body = bytearray(file.read_bytes())
+    body[len(body) // 2] ^= 1
+    file.write_bytes(body)
+    request = v1.SnapshotRequest(resume_token=first.resume_token, offset=len(first.chunk))
+    with refused() as answer:
+        list(phone.Snapshot(request, timeout=PATIENCE))
+    assert isinstance(answer.error, SnapshotGone)
+    assert not list((serving.settings.data_dir / "snapshots").iterdir())
+    anew = list(phone.Snapshot(v1.SnapshotRequest(), timeout=PATIENCE))
+    assert loaded(tmp_path / "loaded.db", anew) == facts
