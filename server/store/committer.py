@@ -50,8 +50,8 @@ MAX_BATCH = 64
 """Units in one transaction: behind it the gain of sharing a commit is flat, and the first one waits."""
 MIN_BATCH = 8
 BATCH_SECONDS = 0.02
-"""How long a transaction's units run together, or four times as long as its commit takes: more of them share it
-no better, and whoever comes meanwhile waits for all."""
+"""How long a transaction's units run together, or four times as long as its commit takes: more of them share
+it no better, and whoever comes meanwhile waits for all."""
 MAX_QUEUE = 1024
 """Units that wait; the server's handler threads are fewer, so that only a stalled disk fills it. Then it is
 the tenant with most of them that is refused."""
