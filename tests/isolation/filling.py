@@ -88,7 +88,8 @@ def _memories(home: Home) -> None:
     for rpc in _mutations("MemoryService"):
         once = v1.Memory(user_id="bob", content=f"{canary} was asked for once.")
         home.memories("Add", v1.AddRequest(memories=[once], request_id=request_id(name, rpc)))
-    secret = v1.Memory(**ALICE, content=f"{canary} secret.", privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
+    told = f"{canary} secret. My cousin Ida Holm lives in Turku."
+    secret = v1.Memory(**ALICE, content=told, privacy_level=v1.PRIVACY_LEVEL_PRIVATE)
     private = home.memories("Add", v1.AddRequest(memories=[secret]), client_id=f"client-of-{name}")
     assert isinstance(private, v1.AddResponse)
     moved = home.memory(user_id="alice", content=f"{canary} moved.", scope="elsewhere")

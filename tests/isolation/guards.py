@@ -6,15 +6,19 @@ found, not listed: every statement that compares a row's incarnation is one.
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import BinaryExpression, BindParameter, Select, UpdateBase, true
+from sqlalchemy import BinaryExpression, BindParameter, Select, TextClause, UpdateBase, text, true
 from sqlalchemy.sql import ClauseElement, visitors
 from sqlalchemy.sql.operators import eq
 
@@ -55,26 +59,44 @@ def guard(
 # --- the shard's statements -----------------------------------------------------------------------
 
 
-def widened(statement: Any) -> Any:
-    """The statement for every tenant's rows."""
+def widened(statement: Any, forgets: Callable[[Any], bool]) -> Any:
+    """The statement without the comparisons that it ``forgets``."""
+
+    if isinstance(statement, TextClause):
+        return text(_OF_LIFE.sub("1 = 1", statement.text))
 
     def widen(element: Any, **_: object) -> Any:
-        return true() if _compares_lives(element) else None
+        return true() if forgets(element) else None
 
     return visitors.replacement_traverse(statement, {}, widen)
 
 
-def _compares_lives(element: Any) -> bool:
+def of_one_life(element: Any) -> bool:
+    """Whether it says that a row is of the life that is given."""
+    if isinstance(element, TextClause):
+        return bool(_OF_LIFE.search(element.text))
+    return _is_life(element) and isinstance(element.right, BindParameter)
+
+
+_OF_LIFE = re.compile(r"t\.incarnation = (:incarnation|CAST\(:incarnation AS uuid\))")
+"""How texts say it."""
+
+
+def of_the_same_life(element: Any) -> bool:
+    """Whether it says that two rows are of the same life."""
+    return _is_life(element) and getattr(element.right, "name", "") == "incarnation"
+
+
+def _is_life(element: Any) -> bool:
     return (
         isinstance(element, BinaryExpression)
         and element.operator is eq
         and getattr(element.left, "name", "") == "incarnation"
-        and isinstance(element.right, BindParameter)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class Held:
     """A statement, and where the code finds it: in an owner's attribute or key, maybe one of several."""
 
     path: str
@@ -82,11 +104,12 @@ class _Held:
     key: str
     statement: Any
     number: int | None = None
+    forgets: Callable[[Any], bool] = of_one_life
 
     @contextmanager
     def widened(self) -> Iterator[None]:
         """The switch."""
-        wide = widened(self.statement)
+        wide = widened(self.statement, self.forgets)
         if self.number is not None:
             many = list(
                 self.owner[self.key] if isinstance(self.owner, dict) else getattr(self.owner, self.key)
@@ -101,36 +124,57 @@ class _Held:
                 yield
 
 
-def _statements() -> Iterator[_Held]:
+def _statements() -> Iterator[Held]:
     """Every statement of the store that compares lives and is run as it is."""
     for found in pkgutil.iter_modules(server.store.__path__):
-        module = None if found.ispkg else importlib.import_module(f"server.store.{found.name}")
-        for name, held in sorted(vars(module).items()) if module else ():
-            for one in _held(f"{found.name}.{name}", module, name, held):
-                if isinstance(one.statement, Select | UpdateBase) and _compares(one.statement):
-                    yield one
+        if found.ispkg:
+            continue
+        module = importlib.import_module(f"server.store.{found.name}")
+        own = vars(module).keys() - _imported(module)
+        for name in sorted(own):
+            for one in _held(f"{found.name}.{name}", module, name, vars(module)[name]):
+                if isinstance(one.statement, Select | UpdateBase | TextClause) and one.path not in PARTS:
+                    yield from _forgetful(one)
 
 
-def _compares(statement: ClauseElement) -> bool:
-    return any(map(_compares_lives, visitors.iterate(statement)))
+def _imported(module: ModuleType) -> set[str]:
+    """What a module has from others, which patch it there."""
+    nodes = ast.walk(ast.parse(inspect.getsource(module)))
+    names = (node.names for node in nodes if isinstance(node, ast.ImportFrom))
+    return {alias.asname or alias.name for some in names for alias in some}
 
 
-def _held(path: str, owner: Any, key: str, held: Any) -> Iterator[_Held]:
-    """What a name holds: a statement, several, some by name, or an object with some."""
+def _forgetful(one: Held) -> Iterator[Held]:
+    elements = list(visitors.iterate(one.statement))
+    if any(map(of_one_life, elements)):
+        yield one
+    if any(map(of_the_same_life, elements)):
+        yield replace(one, path=f"{one.path} joined", forgets=of_the_same_life)
+
+
+PARTS = frozenset({"replicas._TOUCHED", "vector_reading._BARE", "writing._EXPIRED"})
+"""What is never run by itself: statements are made of it, which forget it with their own."""
+
+
+def _held(path: str, owner: Any, key: str, held: Any) -> Iterator[Held]:
+    """What a name holds: a statement, several, some by name, or an object with some; of each dialect."""
     if isinstance(held, ClauseElement):
-        yield _Held(path, owner, key, held)
+        yield Held(path, owner, key, held)
     elif isinstance(held, tuple | list):
         statements = [(n, one) for n, one in enumerate(held) if isinstance(one, ClauseElement)]
-        yield from (_Held(f"{path}[{n}]", owner, key, one, n) for n, one in statements)
+        yield from (Held(f"{path}[{n}]", owner, key, one, n) for n, one in statements)
     elif isinstance(held, dict) and "sqlite" in held:
         yield from _held(path, held, "sqlite", held["sqlite"])
+        yield from _held(f"{path} on PostgreSQL", held, "postgresql", held["postgresql"])
     elif isinstance(held, dict):
         statements = [(name, one) for name, one in held.items() if isinstance(one, ClauseElement)]
-        yield from (_Held(f"{path}.{name}", held, name, one) for name, one in statements)
-    elif type(held).__name__ in ("_Lookups", "_Statements"):
+        yield from (Held(f"{path}.{name}", held, name, one) for name, one in statements)
+    elif type(held).__name__ in ("_Lookups", "_Statements", "RowStatements"):
         for name, one in sorted(vars(held).items()):
             yield from _held(f"{path}.{name}", held, name, one)
 
 
-for _one in _statements():
+STATEMENTS: dict[str, Held] = {one.path: one for one in _statements()}
+"""The shard's statements that a guard is in; the twins tell where it is missing."""
+for _one in STATEMENTS.values():
     GUARDS[_one.path] = Guard(_one.path, "A statement touches the rows of one life.", _one.widened)

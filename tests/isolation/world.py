@@ -201,6 +201,11 @@ def stored_of(settings: Settings, lives: list[str]) -> dict[str, frozenset[str]]
     return found
 
 
+def catalogue_engine(settings: Settings) -> Engine:
+    """The catalogue past the server."""
+    return _engine(settings.catalogue_url())
+
+
 def _engine(url: str) -> Engine:
     return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1))
 

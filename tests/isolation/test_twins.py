@@ -1,0 +1,75 @@
+"""A tenant among twins, whose ids, stamps and streams are its own: nothing of theirs is read, nor written.
+
+Each statement that compares lives is run once more without doing so, and that is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from server.config import Settings
+from server.store.memory_store import MemoryStore
+from tests.isolation.guards import STATEMENTS
+from tests.isolation.twinned import STEPS, Pair, paired, tenant
+from tests.isolation.twins import Asked
+from tests.postgres import PostgresServer
+
+OF_POSTGRESQL = " on PostgreSQL"
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    folder: Path = tmp_path_factory.mktemp("twinned")
+    return tenant(Settings(listen="127.0.0.1:0", data_dir=folder / "data", embedder="hash"))
+
+
+@pytest.fixture(scope="module")
+def sqlite(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder: Path = tmp_path_factory.mktemp("twins")
+    urls = [f"sqlite:///{folder / name}.db" for name in ("alone", "among")]
+    for url in urls:
+        with MemoryStore(url) as store:
+            store.migrate()
+    with paired(asked, *urls) as pair:
+        yield pair
+
+
+@pytest.fixture(scope="module")
+def postgresql(asked: Asked, postgres: PostgresServer, shard_template: str) -> Iterator[Pair]:
+    urls = [postgres.create(shard_template) for _ in range(2)]
+    with paired(asked, *urls) as pair:
+        yield pair
+    for url in urls:
+        postgres.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    made: Pair = request.getfixturevalue(request.param)
+    return made
+
+
+def test_a_tenant_has_something_in_every_table(asked: Asked) -> None:
+    assert not [name for name, rows in asked.rows.items() if not rows]
+
+
+def test_every_step_can_be_done(pair: Pair) -> None:
+    assert not {name: came.answer for name, came in pair.expected.items() if not came.own}
+
+
+def test_twins_change_no_answer_and_stay_as_they_are(pair: Pair) -> None:
+    assert not [name for name in STEPS if pair.differs(name)]
+
+
+def test_every_statement_is_run(sqlite: Pair, postgresql: Pair) -> None:
+    for held in STATEMENTS.values():
+        pair = postgresql if OF_POSTGRESQL in held.path else sqlite
+        assert pair.running(held), f"add a step to tests/isolation that runs {held.path}"
+
+
+def test_a_statement_that_forgets_its_tenant_is_noticed(pair: Pair) -> None:
+    missed = [held.path for held in STATEMENTS.values() if pair.running(held) and not pair.notices(held)]
+    assert not missed
