@@ -7,6 +7,7 @@ from tests.isolation.mutants import READS, STORED
 _ERASING = "TenantAdminService/EraseSubject user_id"
 _DEVICES = "tests/rpc/test_privacy.py::test_a_device_has_what_its_client_and_its_scopes_may_see"
 _STATES = "tests/rpc/test_tenant_states.py::test_every_rpc_on_memories_is_refused_at_once"
+_TWINS = "tests/isolation/test_twins.py"
 
 CATCHES: dict[str, str] = {
     # what a caller only carries
@@ -75,6 +76,8 @@ CATCHES: dict[str, str] = {
     "replicas._LOOKUPS.results": "SyncService/Reconcile operation_ids",
     "reading._GET": "MemoryService/Get id",
     "reading._REQUEST": "MemoryService/Update request_id",
+    "rows that are followed": f"{_TWINS}::test_every_step_can_be_done[sqlite]",
+    "copies of streams": f"{_TWINS}::test_a_copy_of_a_stream_is_of_its_tenant_alone[sqlite]",
     # inside a tenant
     "private to its client": READS,
     "kept to its scopes": f"{_DEVICES}[sqlite-shared]",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -22,6 +23,8 @@ from server.index.cache import StreamCache
 from server.interceptors import Door
 from server.services import backend_watch, downloading
 from server.snapshots import Snapshots
+from server.store import copying
+from server.store.moved_rows import RowStatements
 from server.store.rows import StreamKey
 from tenants.registry.registry import Registry
 from tenants.tenant import Incarnation, Role
@@ -212,6 +215,7 @@ def _called_in(module: str, function: str) -> bool:
 
 
 _OF_THE_CATALOGUE = (
+    ("keys", "list_api_keys"),
     ("keys", "rotate_api_key"),
     ("keys", "revoke_api_key"),
     ("devices", "list_devices"),
@@ -223,7 +227,13 @@ _OF_THE_CATALOGUE = (
     ("operations", "list_operations"),
     ("operations", "cancel"),
     ("stocks", "stock_of"),
+    ("lives", "_change"),
     ("lives", "_delete_all_of"),
+    ("registry", "living"),
+    ("rows", "tenant_of_life"),
+    ("usage", "list_usage"),
+    ("placing", "_write"),
+    ("reindexing", "switch"),
 )
 for _module, _function in _OF_THE_CATALOGUE:
     GUARDS[f"catalogue {_module}.{_function}"] = Guard(
@@ -231,6 +241,26 @@ for _module, _function in _OF_THE_CATALOGUE:
         "A statement of the catalogue touches the rows of one life.",
         partial(_catalogue, f"tenants.registry.{_module}", _function),
     )
+
+
+# --- what the store says in SQL of its own --------------------------------------------------------
+
+
+@guard("What is noted while a tenant moves is of its own rows.")
+def rows_that_are_followed() -> Iterator[None]:
+    when = re.compile(r"WHEN \(?(NEW|OLD)\.incarnation = '[^']+'(::uuid)?\)?")
+
+    def change(triggers: Any) -> Any:
+        return lambda *given: {name: when.sub("", sql) for name, sql in triggers(*given).items()}
+
+    with changed(RowStatements, "triggers", change):
+        yield
+
+
+@guard("A copy of a stream is of one life's.")
+def copies_of_streams() -> Iterator[None]:
+    with changed(copying, "_COPY", lambda sql: sql.replace("incarnation = ?", "? IS NOT NULL")):
+        yield
 
 
 # --- what is kept in memory -----------------------------------------------------------------------

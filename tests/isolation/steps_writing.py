@@ -21,12 +21,14 @@ from server.store.transaction import Transaction
 from server.store.writing import Writing, lock_heads, purge_requests, save_heads
 from tenants.operation import OperationState
 from tenants.quotas import Allowance
+from tenants.tenant import Incarnation
 from tests.isolation.steps_reading import ALL, LATE, MANY, WEB, ids, keys, space
 from tests.isolation.twins import Asked, Step
 
 _EVER = CommitStamp(0)
 _UNTOLD = StreamHead(_EVER, 0, _EVER, _EVER)
 _NOW = LATE
+_STRANGER = Incarnation("88888888-8888-4888-8888-888888888888")
 
 
 def _attempt(write: Callable[..., object], *values: object) -> object:
@@ -239,11 +241,17 @@ def _delete_some(writing: MoveWriting, asked: Asked, table: str) -> object:
     return writing.delete_some(asked.life, table, MANY)
 
 
-def _follow(writing: MoveWriting, asked: Asked) -> object:
-    """Every row is written again while it is followed."""
+def _follow(transaction: Transaction, asked: Asked) -> object:
+    """Every row is written again while it is followed, by a stranger first, of whom nothing is noted."""
+    writing = MoveWriting(transaction)
     for table in MOVED_TABLES:
         own = writing.page(asked.life, table, None, MANY)
         writing.follow(asked.life, table, 1000)
+        before = len(writing.touched(asked.life, MANY))
+        transaction.command("SAVEPOINT strange")
+        writing.put(table, [(_STRANGER, *row[1:]) for row in own])
+        assert len(writing.touched(asked.life, MANY)) == before
+        transaction.command("ROLLBACK TO SAVEPOINT strange")
         writing.put(table, own)
     return [*writing.touched(asked.life, MANY).values()]
 
@@ -256,7 +264,6 @@ _MOVES: dict[str, Callable[[MoveWriting, Asked], object]] = {
     "stand": _each_hold("stand", MoveState.CLOSED, _NOW),
     "settle": _each_hold("settle"),
     "forget touched": lambda w, a: w.forget_touched(a.life, a.every("touched", "entry")),
-    "follow": _follow,
     **{f"delete keys of {name}": partial(_delete_keys, table=name) for name in MOVED_TABLES},
     **{f"delete some {name}": partial(_delete_some, table=name) for name in MOVED_TABLES},
 }
@@ -297,6 +304,7 @@ STEPS: dict[str, Step] = {
     **{name: _importing(step) for name, step in _IMPORTS.items()},
     "open streams": _open_streams,
     **{name: _moving(step) for name, step in _MOVES.items()},
+    "follow": _follow,
     **{f"purge {name}": partial(_purge, table=name) for name in PURGED_TABLES},
     "end a life": _end_life,
     "empty": _empty,

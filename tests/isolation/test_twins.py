@@ -5,15 +5,18 @@ Each statement that compares lives is run once more without doing so, and that i
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from scrubjay.memory import ClientId, Viewer
 from server.config import Settings
 from server.store.memory_store import MemoryStore
 from tests.isolation.guards import STATEMENTS
-from tests.isolation.twinned import STEPS, Pair, paired, tenant
+from tests.isolation.twinned import STEPS, Pair, migrated, paired, tenant
 from tests.isolation.twins import Asked
 from tests.postgres import PostgresServer
 
@@ -29,10 +32,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 @pytest.fixture(scope="module")
 def sqlite(asked: Asked, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder: Path = tmp_path_factory.mktemp("twins")
-    urls = [f"sqlite:///{folder / name}.db" for name in ("alone", "among")]
-    for url in urls:
-        with MemoryStore(url) as store:
-            store.migrate()
+    urls = [migrated(f"sqlite:///{folder / name}.db") for name in ("alone", "among")]
     with paired(asked, *urls) as pair:
         yield pair
 
@@ -62,6 +62,21 @@ def test_every_step_can_be_done(pair: Pair) -> None:
 
 def test_twins_change_no_answer_and_stay_as_they_are(pair: Pair) -> None:
     assert not [name for name in STEPS if pair.differs(name)]
+
+
+def test_a_copy_of_a_stream_is_of_its_tenant_alone(pair: Pair) -> None:
+    alone, among = (copied(url, pair.asked) for url in pair.urls)
+    assert alone
+    assert among == alone
+
+
+def copied(url: str, asked: Asked) -> list[tuple[object, ...]]:
+    """What a snapshot of the stream is made of."""
+    file = sqlite3.connect("file::memory:", uri=True, isolation_level=None)
+    with closing(file), MemoryStore(url) as store:
+        file.execute("CREATE TABLE rows (id, commit_stamp, created_at, message, field_stamps)")
+        store.copy_visible(file, asked.key, Viewer(ClientId("web")))
+        return file.execute("SELECT * FROM rows").fetchall()
 
 
 def test_every_statement_is_run(sqlite: Pair, postgresql: Pair) -> None:

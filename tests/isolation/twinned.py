@@ -13,6 +13,7 @@ from sqlalchemy.sql import ClauseElement
 
 from server.app import App
 from server.config import Settings
+from server.store.memory_store import MemoryStore
 from server.store.rows import StreamKey
 from server.store.transaction import Transaction, Transactions
 from tenants.tenant import Incarnation
@@ -89,6 +90,7 @@ class Pair:
     """The tenant alone, and among its twins; what comes of each step alone, and which statements it runs."""
 
     asked: Asked
+    urls: tuple[str, str]
     alone: Transactions
     among: Transactions
     expected: dict[str, Outcome]
@@ -117,6 +119,13 @@ class Pair:
         return None
 
 
+def migrated(url: str) -> str:
+    """The URL of a shard that has its tables now."""
+    with MemoryStore(url) as store:
+        store.migrate()
+    return url
+
+
 @contextmanager
 def paired(asked: Asked, alone: str, among: str) -> Iterator[Pair]:
     """The pair in two shards, given by their URLs, whose tables are empty."""
@@ -131,7 +140,7 @@ def paired(asked: Asked, alone: str, among: str) -> Iterator[Pair]:
                 expected[name] = outcome(one, step, asked)
             statements[name] = noted
         foreign = outcome(other, lambda *_: None, asked).foreign
-        yield Pair(asked, one, other, expected, statements, foreign)
+        yield Pair(asked, (alone, among), one, other, expected, statements, foreign)
 
 
 @contextmanager
