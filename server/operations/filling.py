@@ -14,7 +14,7 @@ from tenants.tenant import Incarnation
 
 AT_ONCE = 64
 """Texts: models are no faster with more, and one commit stores them."""
-_NOTHING = CommitStamp(0)
+_NOTHING, _ENDLESS = CommitStamp(0), CommitStamp(2**62)
 
 Make = Callable[[Sequence[str]], list[bytes]]
 """Encoded vectors of the space for texts of memories."""
@@ -48,7 +48,7 @@ class Filling:
             return 0
         heads = self._shard.heads(self._incarnation)
         count = 0
-        for page in self._everything() if self._seen is None else self._written(heads, self._seen):
+        for page in self._everything(heads) if self._seen is None else self._written(heads, self._seen):
             self._fill(page)
             count += len(page)
             report(len(page))
@@ -57,24 +57,32 @@ class Filling:
 
     def stream(self, key: StreamKey) -> int:
         """Embed what has no vector in one stream; how many there were."""
-        return sum(map(self._fill, self._of(key, _NOTHING)))
+        return sum(map(self._fill, self._of(key, _NOTHING, _ENDLESS)))
 
-    def _everything(self) -> Iterator[Sequence[Unembedded]]:
+    def _everything(self, heads: Mapping[str, CommitStamp]) -> Iterator[Sequence[Unembedded]]:
         after = "", _NOTHING
         while page := self._shard.unembedded(self._incarnation, self._space, after, AT_ONCE):
-            yield page
-            after = page[-1].stream, page[-1].commit_stamp
+            mine = [one for one in page if one.commit_stamp <= heads.get(one.stream, _NOTHING)]
+            if mine:
+                yield mine
+            last = page[-1]
+            # What is written meanwhile is the next round's: a stream that grows as fast would have no end.
+            after = last.stream, last.commit_stamp if last in mine else _ENDLESS
 
     def _written(
         self, heads: Mapping[str, CommitStamp], seen: Mapping[str, CommitStamp]
     ) -> Iterator[Sequence[Unembedded]]:
         for stream, head in heads.items():
             if head > (before := seen.get(stream, _NOTHING)):
-                yield from self._of(StreamKey(self._incarnation, stream), before)
+                yield from self._of(StreamKey(self._incarnation, stream), before, head)
 
-    def _of(self, key: StreamKey, after: CommitStamp) -> Iterator[Sequence[Unembedded]]:
+    def _of(self, key: StreamKey, after: CommitStamp, until: CommitStamp) -> Iterator[Sequence[Unembedded]]:
         while page := self._shard.unembedded_of(key, self._space, after, AT_ONCE):
-            yield page
+            mine = [one for one in page if one.commit_stamp <= until]
+            if mine:
+                yield mine
+            if len(mine) < len(page):
+                return
             after = page[-1].commit_stamp
 
     def _fill(self, page: Sequence[Unembedded]) -> int:
