@@ -18,9 +18,9 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import BinaryExpression, BindParameter, Select, TextClause, UpdateBase, text, true
+from sqlalchemy import BinaryExpression, ColumnClause, Select, TextClause, UpdateBase, text, true
 from sqlalchemy.sql import ClauseElement, visitors
-from sqlalchemy.sql.operators import eq
+from sqlalchemy.sql.operators import eq, in_op
 
 import server.store
 
@@ -72,10 +72,10 @@ def widened(statement: Any, forgets: Callable[[Any], bool]) -> Any:
 
 
 def of_one_life(element: Any) -> bool:
-    """Whether it says that a row is of the life that is given."""
+    """Whether it says that a row is of the life that is given, or of one of those."""
     if isinstance(element, TextClause):
         return bool(_OF_LIFE.search(element.text))
-    return _is_life(element) and isinstance(element.right, BindParameter)
+    return _is_of_lives(element) and not _is_column(element.right)
 
 
 _OF_LIFE = re.compile(r"t\.incarnation = (:incarnation|CAST\(:incarnation AS uuid\))")
@@ -84,15 +84,17 @@ _OF_LIFE = re.compile(r"t\.incarnation = (:incarnation|CAST\(:incarnation AS uui
 
 def of_the_same_life(element: Any) -> bool:
     """Whether it says that two rows are of the same life."""
-    return _is_life(element) and getattr(element.right, "name", "") == "incarnation"
+    return _is_of_lives(element) and _is_column(element.right)
 
 
-def _is_life(element: Any) -> bool:
+def _is_of_lives(element: Any) -> bool:
     return (
-        isinstance(element, BinaryExpression)
-        and element.operator is eq
-        and getattr(element.left, "name", "") == "incarnation"
+        isinstance(element, BinaryExpression) and element.operator in (eq, in_op) and _is_column(element.left)
     )
+
+
+def _is_column(element: Any) -> bool:
+    return isinstance(element, ColumnClause) and element.name == "incarnation"
 
 
 @dataclass(frozen=True, slots=True)
