@@ -98,7 +98,9 @@ def test_a_refusal_that_may_pass_is_tried_again(
 
 
 @pytest.mark.parametrize(
-    "retry_after", ["1", format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)]
+    "retry_after",
+    ["1", format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)],
+    ids=["a second", "tomorrow"],
 )
 def test_retry_after_is_waited_for_or_the_budget_is_over(
     server: EmbeddingServer, settings: OpenAISettings, retry_after: str
