@@ -19,7 +19,7 @@ from tests.isolation.broken import ROOMS
 from tests.isolation.catches import CATCHES, IMPLIED
 from tests.isolation.guards import GUARDS, STATEMENTS, Guard
 from tests.isolation.mutants import first_to_notice, notices
-from tests.isolation.twinned import Pair, migrated, paired, tenant
+from tests.isolation.twinned import Pair, lone, migrated, paired, tenant
 from tests.isolation.world import World, build
 from tests.postgres import running_postgres
 
@@ -45,7 +45,7 @@ def of_statements() -> Iterator[tuple[Guard, str | None]]:
 
 @contextmanager
 def _pairs(folder: Path) -> Iterator[tuple[Pair, Pair]]:
-    asked = tenant(Settings(listen="127.0.0.1:0", data_dir=folder / "data", embedder="hash"))
+    asked = tenant(lone(Settings(listen="127.0.0.1:0", data_dir=folder / "data", embedder="hash")))
     with ExitStack() as stack:
         server = stack.enter_context(running_postgres())
         sqlite = [migrated(f"sqlite:///{folder / name}.db") for name in ("alone", "among")]

@@ -16,17 +16,24 @@ from scrubjay.memory import ClientId, Viewer
 from server.config import Settings
 from server.store.memory_store import MemoryStore
 from tests.isolation.guards import STATEMENTS
-from tests.isolation.twinned import STEPS, Pair, migrated, paired, tenant
-from tests.isolation.twins import Asked
+from tests.isolation.reads import told
+from tests.isolation.twinned import STEPS, Pair, lone, migrated, paired, rows_of, tenant
+from tests.isolation.twins import BEFORE, BEHIND, Asked, plant, twins
+from tests.isolation.world import AHEAD, Clock, World, leave, served, stored_of
 from tests.postgres import PostgresServer
 
 OF_POSTGRESQL = " on PostgreSQL"
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder: Path = tmp_path_factory.mktemp("twinned")
-    return tenant(Settings(listen="127.0.0.1:0", data_dir=folder / "data", embedder="hash"))
+    return lone(Settings(listen="127.0.0.1:0", data_dir=folder / "data", embedder="hash"))
+
+
+@pytest.fixture(scope="module")
+def asked(world: World) -> Asked:
+    return tenant(world)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +69,20 @@ def test_every_step_can_be_done(pair: Pair) -> None:
 
 def test_twins_change_no_answer_and_stay_as_they_are(pair: Pair) -> None:
     assert not [name for name in STEPS if pair.differs(name)]
+
+
+def test_a_server_answers_a_tenant_among_twins_as_alone_and_takes_nothing_of_theirs(
+    world: World, asked: Asked
+) -> None:
+    plant(world.settings.shards, *twins(rows_of(world)))
+    clock, lives = Clock(AHEAD), [*BEFORE, *BEHIND]
+    with served(world, clock) as home:
+        now, stored = told(home), stored_of(world.settings, lives)
+        for name, answer in world.before.items():
+            assert now[name] == answer, name
+        assert len(stored["memories"]) > len(asked.rows["memories"])
+        leave(home, clock, set())
+        assert stored_of(world.settings, lives) == stored
 
 
 def test_a_copy_of_a_stream_is_of_its_tenant_alone(pair: Pair) -> None:

@@ -22,11 +22,13 @@ from tests.isolation import steps_reading, steps_writing
 from tests.isolation.fields import Kind
 from tests.isolation.filling import filled
 from tests.isolation.guards import Held
+from tests.isolation.reads import told
 from tests.isolation.twins import (
     BARE,
     FULL,
     Asked,
     Outcome,
+    Rows,
     Step,
     opened,
     other_id,
@@ -35,27 +37,38 @@ from tests.isolation.twins import (
     read_rows,
     twins,
 )
-from tests.isolation.world import catalogue_engine, one_database
+from tests.isolation.world import World, catalogue_engine, one_database
 
 STEPS: dict[str, Step] = {**steps_reading.STEPS, **steps_writing.STEPS}
 _RUNNERS = ("first", "all", "run", "run_many", "first_of_each")
 """What runs a statement."""
 
 
-def tenant(settings: Settings) -> Asked:
-    """A tenant with a row in every table of a shard; ``settings`` are of a server to fill it."""
+def lone(settings: Settings) -> World:
+    """A server that had one tenant, and ended: it is all that there is."""
     with ExitStack() as stack:
         chat = stack.enter_context(ChatServer())
         chosen = {"chat_base_url": chat.base_url, "chat_model": "talker", "chat_api_key": "chat-secret"}
         given = one_database(settings).model_copy(update=Settings(**chosen).model_dump(include=set(chosen)))
         app = stack.enter_context(App(given))
         assert app.first_credentials is not None
+        platform = app.first_credentials.admin.secret
         channel = stack.enter_context(grpc.insecure_channel(app.address))
         catalogue = catalogue_engine(given)
         stack.callback(catalogue.dispose)
-        known = filled(channel, app.first_credentials.admin.secret, "home", "home", catalogue).known
-    life = Incarnation(str(known.values[Kind.LIFE][0]))
-    asked = Asked(StreamKey(life, FULL), read_rows(given.shards, life))
+        home = filled(channel, platform, "home", "home", catalogue)
+        return World(one_database(settings), platform, home.known, [], told(home))
+
+
+def rows_of(world: World) -> Rows:
+    """What the world's tenant has in its shard."""
+    return read_rows(world.settings.shards, str(world.home.values[Kind.LIFE][0]))
+
+
+def tenant(world: World) -> Asked:
+    """The world's tenant with a row in every table of a shard."""
+    life = Incarnation(str(world.home.values[Kind.LIFE][0]))
+    asked = Asked(StreamKey(life, FULL), rows_of(world))
     _fill(asked)
     return asked
 
