@@ -17,7 +17,7 @@ from tests.vectors import clustered
 D = 32
 K = 10
 LABELS = 600
-SMALL = HnswParameters(rows_per_candidate=0, scanned_survivors=0, candidates=64, graph_dimension=24)
+SMALL = HnswParameters(rows_per_candidate=0, scanned_survivors=0, candidates=96, graph_dimension=24)
 """The shipped links and width; fewer candidates and rows, so that the graph decides what is found."""
 
 
