@@ -30,7 +30,7 @@ from tests.planted import MARK, add, counted, marked, plant
 
 NEVER = threading.Event()
 BOB = Subject("user", "bob")
-OF_TENANTS = {"purges", "stocks"}
+OF_TENANTS = {"imports", "moves", "purges", "stocks", "touched"}
 """Tables that tell a tenant's subjects from each other nowhere."""
 STAYS = {"streams", "graveyard", "erasures", "requests"}
 
