@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from scrubjay import v1
-from scrubjay.errors import InvalidField, check
+from scrubjay.errors import check
 from scrubjay.memory import JsonValue, Micros, request_id_violation
 from tenants.audit_door import audited, check_reader
 from tenants.messages import operation_message
@@ -20,7 +20,7 @@ from tenants.page_token import seal, unseal
 from tenants.registry import Registry
 from tenants.subject_door import SubjectDoor, Subjects
 from tenants.tenant import Caller, Incarnation, Tenant, tenant_id_violation
-from tenants.validation import named_violation, page_limit
+from tenants.validation import named_violation, page_limit, wait_seconds
 
 LOOK_SECONDS = 0.2
 """How often a call that waits looks."""
@@ -112,13 +112,8 @@ class OperationDoor(SubjectDoor):
         self, request: v1.WaitTenantOperationRequest, caller: Caller, patience: Patience
     ) -> v1.WaitTenantOperationResponse:
         """Raises InvalidField, OperationNotFound, ServerBusy, Unavailable."""
-        found, seconds = self._operation(request.operation_id, caller), patience.seconds
-        if request.HasField("timeout"):
-            asked = request.timeout.ToMicroseconds() / 1_000_000
-            if asked < 0:
-                raise InvalidField.of("timeout", f"is {asked} s; give none, or a time that is not below 0")
-            seconds = min(seconds, asked)
-        due = time.monotonic() + seconds
+        found = self._operation(request.operation_id, caller)
+        due = time.monotonic() + wait_seconds(request, patience.seconds)
         if not found.state.ended:
             with patience.waiting() as ending:
                 over = threading.Event()

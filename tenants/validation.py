@@ -141,6 +141,16 @@ def scope_violations(scopes: Sequence[str]) -> list[FieldViolation | None]:
     return [scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes)]
 
 
+def wait_seconds(request: v1.WaitOperationRequest | v1.WaitTenantOperationRequest, most: float) -> float:
+    """How long a call waits that may wait ``most`` seconds: as long as it asks, if it does. InvalidField."""
+    if not request.HasField("timeout"):
+        return most
+    asked = request.timeout.ToMicroseconds() / 1_000_000
+    if asked < 0:
+        raise InvalidField.of("timeout", f"is {asked} s; give none, or a time that is not below 0")
+    return min(most, asked)
+
+
 def time_violation(field_path: str, time: Micros | None) -> FieldViolation | None:
     """Whether a time is one that can be kept."""
     if time is not None and not MIN_MICROS <= time <= MAX_MICROS:

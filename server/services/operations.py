@@ -36,6 +36,7 @@ from server.store.memory_store import StreamKey, Writing
 from tenants.operation import OperationState
 from tenants.page_token import seal, unseal
 from tenants.tenant import Caller
+from tenants.validation import wait_seconds
 
 MAX_OPEN = 1000
 """Operations of one tenant that have not ended: hours of work for a model."""
@@ -98,13 +99,7 @@ class Operations(MemoryDoor):
     ) -> v1.WaitOperationResponse:
         """How an operation ended, or stands when the time is over."""
         shard, job = self._job(request.id, caller)
-        seconds = patience.seconds
-        if request.HasField("timeout"):
-            asked = request.timeout.ToMicroseconds() / 1_000_000
-            if asked < 0:
-                raise InvalidField.of("timeout", f"is {asked} s; give none, or a time that is not below 0")
-            seconds = min(seconds, asked)
-        job = _waited(shard, job, seconds, patience)
+        job = _waited(shard, job, wait_seconds(request, patience.seconds), patience)
         return v1.WaitOperationResponse(
             operation=_operation(job), add_response=self._add_response(shard, job, caller)
         )
