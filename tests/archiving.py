@@ -27,12 +27,9 @@ from tenants.operation import Kind, OperationState, TenantOperation
 from tenants.registry import TenantChanges
 from tenants.tenant import Incarnation, Tenant
 from tests.devices import NOW, Server
+from tests.killing import Killed
 
 OPERATION = "0199bbbb-0000-7000-8000-000000000001"
-
-
-class Killed(BaseException):
-    """The process ended here."""
 
 
 @dataclass

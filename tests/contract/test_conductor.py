@@ -28,14 +28,11 @@ from tenants.operation import Kind, OperationState, TenantOperation
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey
 from tenants.tenant import Caller, Role
 from tenants.tenant_service import TenantAdminService
+from tests.killing import Killed
 from tests.no_subjects import NoSubjects
 
 PATIENCE_SECONDS = 20
 PHASES = ("copy", "switch", "sweep")
-
-
-class Killed(BaseException):
-    """Stands for the end of a process: nothing after it is done, and no lease is given back."""
 
 
 def until(condition: Callable[[], bool]) -> None:

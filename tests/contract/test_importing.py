@@ -26,8 +26,9 @@ from scrubjay.memory import Micros, Viewer
 from scrubjay.operation import OperationId
 from server.feed import digests
 from server.store.memory_store import StreamKey
-from tests.archiving import Importing, Killed, another, export, lines_of, rows_of
+from tests.archiving import Importing, another, export, lines_of, rows_of
 from tests.devices import ALICE, Server
+from tests.killing import Killed
 from tests.life import CLIENTS, Life
 from tests.planted import add, plant
 

@@ -21,6 +21,7 @@ from server.shard.elsewhere import Elsewhere
 from server.store.fence import MoveState, TenantMoving
 from server.store.moving import Hold, MoveTaken
 from tests.devices import KEY
+from tests.killing import Killed
 from tests.life import Life
 from tests.relocation import ACME, PAIRS, AnyRows, Relocation, relocation, rows_of, states_of
 
@@ -120,10 +121,6 @@ def test_who_writes_is_refused_from_the_close_on_and_who_reads_from_the_switch_o
     assert got(pair, added.id) == "tea"
     with pytest.raises(TenantMoving):  # from a server that has not heard of the move
         pair.here.shard._store.write([KEY], lambda _: None)
-
-
-class Killed(BaseException):
-    """Stands for the end of a process."""
 
 
 STEPS = [

@@ -27,6 +27,7 @@ from tenants.registry import Registry
 from tenants.tenant import Tenant
 from tests.devices import ACME, KEY, NOW, Device, Server
 from tests.embedding_server import vector_of
+from tests.killing import Killed
 
 OLD, NEW = "hash-1/1024", "other-1/4"
 
@@ -91,10 +92,6 @@ def vectors(server: Server) -> dict[str, int]:
 
 
 # --- killed anywhere ------------------------------------------------------------------------------
-
-
-class Killed(BaseException):
-    """Stands for the end of a process."""
 
 
 @dataclass
