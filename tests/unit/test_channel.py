@@ -322,7 +322,9 @@ def instance(kind: type[ScrubjayError]) -> ScrubjayError:
 
 def kinds(parent: type[ScrubjayError]) -> list[type[ScrubjayError]]:
     """Every class below ``parent`` that this package declares."""
-    children = [child for child in parent.__subclasses__() if child.__module__ == errors.__name__]
+    children = [
+        child for child in parent.__subclasses__() if child.__module__.startswith(f"{errors.__name__}.")
+    ]
     return [*children, *(below for child in children for below in kinds(child))]
 
 
