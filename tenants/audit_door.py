@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -14,10 +15,9 @@ from scrubjay.memory import Micros, is_memory_id
 from tenants.audit import Act
 from tenants.credentials import is_key_id
 from tenants.messages import audit_message
-from tenants.page_token import seal, unseal
+from tenants.page import page_of
 from tenants.registry import Registry
 from tenants.tenant import Caller, tenant_id_violation
-from tenants.validation import page_limit
 
 VERIFIED_AT_ONCE = 10_000
 """Events that one call checks: some 0.2 s."""
@@ -42,21 +42,18 @@ class AuditDoor:
         check_reader(caller, request.tenant_id)
         if request.tenant_id:
             self._registry.get_tenant(request.tenant_id)
-        size = page_limit(request.page_size)
         life = None if caller.tenant is None else caller.tenant.incarnation
         purpose = f"audit events of {life or request.tenant_id}"
-        before = None
-        if request.page_token:
-            (before,) = unseal(self._secret, purpose, request.page_token, (int,))
-        found = self._registry.audit.list_events(
-            size + 1, before, tenant_id=request.tenant_id, incarnation=life
+        page, token = page_of(
+            request,
+            self._secret,
+            purpose,
+            (int,),
+            find=partial(self._registry.audit.list_events, tenant_id=request.tenant_id, incarnation=life),
+            key=lambda event: (event.number,),
+            message=audit_message,
         )
-        page = found[:size]
-        more = len(found) > size
-        return v1.ListAuditEventsResponse(
-            events=map(audit_message, page),
-            next_page_token=seal(self._secret, purpose, (page[-1].number,)) if more else "",
-        )
+        return v1.ListAuditEventsResponse(events=page, next_page_token=token)
 
     def verify_audit_events(
         self, request: v1.VerifyAuditEventsRequest, _caller: Caller

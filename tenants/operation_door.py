@@ -16,11 +16,11 @@ from tenants.audit_door import audited, check_reader
 from tenants.messages import operation_message
 from tenants.operation import Kind, TenantOperation
 from tenants.ownership import check_own, request_key
-from tenants.page_token import seal, unseal
+from tenants.page import page_of
 from tenants.registry import Registry
 from tenants.subject_door import SubjectDoor, Subjects
 from tenants.tenant import Caller, Incarnation, Tenant, tenant_id_violation
-from tenants.validation import named_violation, page_limit, wait_seconds
+from tenants.validation import named_violation, wait_seconds
 
 LOOK_SECONDS = 0.2
 """How often a call that waits looks."""
@@ -76,19 +76,19 @@ class OperationDoor(SubjectDoor):
         check_reader(caller, request.tenant_id)
         if request.tenant_id:
             self._registry.get_tenant(request.tenant_id)
-        size, life = page_limit(request.page_size), _life(caller)
+        life = _life(caller)
         purpose = f"operations of {life or request.tenant_id} {request.open_only}"
-        before = ""
-        if request.page_token:
-            (before,) = unseal(self._secret, purpose, request.page_token, (str,))
-        found = self._registry.operations.list_operations(
-            size + 1, before, tenant_id=request.tenant_id, incarnation=life, open_only=request.open_only
+        find = self._registry.operations.list_operations
+        page, token = page_of(
+            request,
+            self._secret,
+            purpose,
+            (str,),
+            find=partial(find, tenant_id=request.tenant_id, incarnation=life, open_only=request.open_only),
+            key=lambda operation: (operation.operation_id,),
+            message=operation_message,
         )
-        page, more = found[:size], len(found) > size
-        return v1.ListTenantOperationsResponse(
-            operations=map(operation_message, page),
-            next_page_token=seal(self._secret, purpose, (page[-1].operation_id,)) if more else "",
-        )
+        return v1.ListTenantOperationsResponse(operations=page, next_page_token=token)
 
     @audited
     def cancel_tenant_operation(

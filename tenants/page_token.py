@@ -39,6 +39,8 @@ def unseal(secret: bytes, purpose: str, token: str, types: tuple[type[A], type[B
 def unseal(
     secret: bytes, purpose: str, token: str, types: tuple[type[A], type[B], type[C]]
 ) -> tuple[A, B, C]: ...
+@overload
+def unseal(secret: bytes, purpose: str, token: str, types: tuple[type, ...]) -> tuple[str | int, ...]: ...
 def unseal(secret: bytes, purpose: str, token: str, types: tuple[type[Any], ...]) -> tuple[Any, ...]:
     """The values sealed into ``token`` under the same secret and purpose.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 from scrubjay import v1
@@ -14,14 +15,13 @@ from tenants.archive_door import ArchiveDoor
 from tenants.audit_door import audited
 from tenants.messages import api_key_message, device_message, tenant_message
 from tenants.ownership import check_own, request_key
-from tenants.page_token import seal, unseal
+from tenants.page import page_of
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.shard_door import ShardDoor
 from tenants.states import DEFAULT_GRACE_DAYS
 from tenants.tenant import OWN_ADMINS, PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
 from tenants.usage_door import UsageDoor
 from tenants.validation import (
-    fitting,
     grace_violation,
     grant_violation,
     key_role,
@@ -29,7 +29,6 @@ from tenants.validation import (
     named_violation,
     overlap_violation,
     owner_violation,
-    page_limit,
     reach_violations,
     scope_violations,
     sole_subject,
@@ -110,17 +109,16 @@ class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
 
     def list_tenants(self, request: v1.ListTenantsRequest, _caller: Caller) -> v1.ListTenantsResponse:
         """Raises InvalidField."""
-        size = page_limit(request.page_size)
-        after = ""
-        if request.page_token:
-            (after,) = unseal(self._secret, "tenants", request.page_token, (str,))
-        found = self._registry.list_tenants(size + 1, after)
-        page = fitting(map(tenant_message, found[:size]))
-        more = len(found) > len(page)
-        return v1.ListTenantsResponse(
-            tenants=page,
-            next_page_token=seal(self._secret, "tenants", (page[-1].tenant_id,)) if more else "",
+        page, token = page_of(
+            request,
+            self._secret,
+            "tenants",
+            (str,),
+            find=self._registry.list_tenants,
+            key=lambda tenant: (tenant.tenant_id,),
+            message=tenant_message,
         )
+        return v1.ListTenantsResponse(tenants=page, next_page_token=token)
 
     @audited
     def update_tenant(self, request: v1.UpdateTenantRequest, caller: Caller) -> v1.UpdateTenantResponse:
@@ -236,18 +234,18 @@ class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
         """Raises InvalidField, RoleNotAllowed, TenantNotFound."""
         check(tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None)
         check_own(caller, request.tenant_id)
-        size, whose = page_limit(request.page_size), request.tenant_id or None
+        whose = request.tenant_id or None
         life = "" if whose is None else self._registry.get_tenant(whose).incarnation
-        purpose, after = f"keys of {life}", ""
-        if request.page_token:
-            (after,) = unseal(self._secret, purpose, request.page_token, (str,))
-        found = self._registry.list_api_keys(whose, size + 1, after)
-        page = fitting(map(api_key_message, found[:size]))
-        more = len(found) > len(page)
-        return v1.ListApiKeysResponse(
-            api_keys=page,
-            next_page_token=seal(self._secret, purpose, (page[-1].key_id,)) if more else "",
+        page, token = page_of(
+            request,
+            self._secret,
+            f"keys of {life}",
+            (str,),
+            find=partial(self._registry.list_api_keys, whose),
+            key=lambda api_key: (api_key.key_id,),
+            message=api_key_message,
         )
+        return v1.ListApiKeysResponse(api_keys=page, next_page_token=token)
 
     @audited
     def rotate_api_key(self, request: v1.RotateApiKeyRequest, caller: Caller) -> v1.RotateApiKeyResponse:
@@ -326,18 +324,16 @@ class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
         """Raises InvalidField, TenantNotFound."""
         check(tenant_id_violation("tenant_id", request.tenant_id))
         check_own(caller, request.tenant_id)
-        size = page_limit(request.page_size)
-        purpose = f"devices of {self._registry.get_tenant(request.tenant_id).incarnation}"
-        after = ""
-        if request.page_token:
-            (after,) = unseal(self._secret, purpose, request.page_token, (str,))
-        found = self._registry.devices.list_devices(request.tenant_id, size + 1, after)
-        page = found[:size]
-        more = len(found) > size
-        return v1.ListDevicesResponse(
-            devices=map(device_message, page),
-            next_page_token=seal(self._secret, purpose, (page[-1].device_id,)) if more else "",
+        page, token = page_of(
+            request,
+            self._secret,
+            f"devices of {self._registry.get_tenant(request.tenant_id).incarnation}",
+            (str,),
+            find=partial(self._registry.devices.list_devices, request.tenant_id),
+            key=lambda device: (device.device_id,),
+            message=device_message,
         )
+        return v1.ListDevicesResponse(devices=page, next_page_token=token)
 
     @audited
     def revoke_device(self, request: v1.RevokeDeviceRequest, caller: Caller) -> v1.RevokeDeviceResponse:

@@ -6,12 +6,11 @@ from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
 from tenants.messages import usage_row_message
 from tenants.ownership import check_own
-from tenants.page_token import seal, unseal
+from tenants.page import page_of
 from tenants.quotas import to_message
 from tenants.subject_door import SubjectDoor
 from tenants.tenant import Caller, tenant_id_violation
 from tenants.usage import DEFAULT_DAYS, day_of, parse_day
-from tenants.validation import page_limit
 
 
 class UsageDoor(SubjectDoor):
@@ -21,23 +20,28 @@ class UsageDoor(SubjectDoor):
         """Raises InvalidField, TenantNotFound."""
         check(tenant_id_violation("tenant_id", request.tenant_id))
         check_own(caller, request.tenant_id)
-        size, now = page_limit(request.page_size), self._clock()
+        now = self._clock()
         last = _day("to_day", request.to_day, day_of(now))
         first = _day("from_day", request.from_day, last - DEFAULT_DAYS + 1)
         check(FieldViolation("from_day", "lies behind to_day; swap them") if first > last else None)
         tenant, book = self._registry.get_tenant(request.tenant_id), self._registry.usage
-        purpose = f"usage of {tenant.incarnation} from {first} to {last}"
-        after = None
-        if request.page_token:
-            after = unseal(self._secret, purpose, request.page_token, (int, str, str))
+        life = tenant.incarnation
+        purpose = f"usage of {life} from {first} to {last}"
         book.write()
-        found = book.list_usage(tenant.incarnation, (first, last), size + 1, after)
-        page, more = found[:size], len(found) > size
+        page, token = page_of(
+            request,
+            self._secret,
+            purpose,
+            (int, str, str),
+            find=lambda limit, *after: book.list_usage(life, (first, last), limit, after or None),
+            key=lambda row: row[0][1:],
+            message=lambda row: usage_row_message(*row),
+        )
         return v1.GetUsageResponse(
-            stock=v1.Stock(**book.stock(tenant.incarnation, now), **self._subjects.stock(tenant)),
+            stock=v1.Stock(**book.stock(life, now), **self._subjects.stock(tenant)),
             quotas=to_message(tenant.quotas),
-            rows=[usage_row_message(key, usage) for key, usage in page],
-            next_page_token=seal(self._secret, purpose, page[-1][0][1:]) if more else "",
+            rows=page,
+            next_page_token=token,
         )
 
 

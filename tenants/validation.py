@@ -3,10 +3,7 @@ wrong, if anything; the others raise InvalidField."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
-
-from google.protobuf.message import Message
+from collections.abc import Collection, Iterator, Sequence
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
@@ -24,26 +21,8 @@ from tenants.registry import MAX_OVERLAP_SECONDS
 from tenants.states import MAX_GRACE_DAYS
 from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, SCOPED, Role, tenant_id_violation
 
-DEFAULT_PAGE = 100
-MAX_PAGE = 1000
-"""A page of 1 000 tenants or devices is some 300 KB; gRPC refuses messages past 4 MB."""
-MAX_PAGE_BYTES = 3 * 1024 * 1024
-"""Where a page of tenants or keys ends even if more was asked for: each may have many long rules."""
 MAX_SCOPES = 32
 """Each is compared with the scope of every memory that a device is sent."""
-
-Row = TypeVar("Row", bound=Message)
-
-
-def fitting(rows: Iterable[Row]) -> list[Row]:
-    """As many of the first ones as a page may hold, at least one."""
-    total, page = 0, list[Row]()
-    for row in rows:
-        total += row.ByteSize()
-        if page and total > MAX_PAGE_BYTES:
-            break
-        page.append(row)
-    return page
 
 
 def mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:
@@ -57,13 +36,6 @@ def mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:
 
 
 _UPDATABLE = ("display_name", "forget_policy", "quotas", "retention", "write_settings")
-
-
-def page_limit(page_size: int) -> int:
-    """How many a page has at most."""
-    if not 0 <= page_size <= MAX_PAGE:
-        raise InvalidField.of("page_size", f"is {page_size}; give 1 to {MAX_PAGE}, or 0 for {DEFAULT_PAGE}")
-    return page_size or DEFAULT_PAGE
 
 
 def grace_violation(grace_days: int) -> FieldViolation | None:
