@@ -392,6 +392,25 @@ def test_pages_of_devices_join_and_belong_to_one_tenant(
         service.list_devices(request, PLATFORM)
 
 
+def test_a_page_of_devices_ends_before_it_is_too_large_for_a_message(
+    service: TenantAdminService, registry: Registry, acme_admin: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        made = service.create_enrolment(enrolment_request(), acme_admin)
+        registry.devices.register_device(
+            registry.authenticate(made.enrolment_code, NOW).key_id, b"i" * 16, now=NOW
+        )
+    request = v1.ListDevicesRequest(tenant_id="acme")
+    whole = service.list_devices(request, acme_admin)
+    assert (len(whole.devices), whole.next_page_token) == (3, "")
+    monkeypatch.setattr("tenants.page.MAX_PAGE_BYTES", sum(one.ByteSize() for one in whole.devices[:2]))
+    first = service.list_devices(request, acme_admin)
+    request.page_token = first.next_page_token
+    rest = service.list_devices(request, acme_admin)
+    assert [len(first.devices), len(rest.devices)] == [2, 1]
+    assert [*first.devices, *rest.devices] == list(whole.devices)
+
+
 def test_pages_of_keys_join_hold_no_secret_and_belong_to_one_owner(
     service: TenantAdminService, acme_admin: Caller
 ) -> None:
