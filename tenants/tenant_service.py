@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
 from scrubjay import v1
-from scrubjay.errors import RoleNotAllowed, check
+from scrubjay.errors import FieldViolation, RoleNotAllowed, check
 from scrubjay.memory import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, quotas, retention, write_settings
@@ -19,7 +19,15 @@ from tenants.page import page_of
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.shard_door import ShardDoor
 from tenants.states import DEFAULT_GRACE_DAYS
-from tenants.tenant import OWN_ADMINS, PLATFORM_ADMINS, TENANT_ADMINS, Caller, Role, tenant_id_violation
+from tenants.tenant import (
+    OWN_ADMINS,
+    PLATFORM_ADMINS,
+    TENANT_ADMINS,
+    Caller,
+    Role,
+    Tenant,
+    tenant_id_violation,
+)
 from tenants.usage_door import UsageDoor
 from tenants.validation import (
     grace_violation,
@@ -76,6 +84,10 @@ ALLOWED: Mapping[str, frozenset[Role]] = MappingProxyType(
 """Which roles may call which RPC. Whose tenant a tenant's admin may name is checked here, per call."""
 WAITING = frozenset({f"{_SERVICE}/WaitTenantOperation"})
 """The RPCs that may wait for work that takes long."""
+
+_ChangesState = (
+    v1.SuspendTenantRequest | v1.ResumeTenantRequest | v1.DeleteTenantRequest | v1.UndeleteTenantRequest
+)
 
 
 class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
@@ -154,53 +166,45 @@ class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
     @audited
     def suspend_tenant(self, request: v1.SuspendTenantRequest, caller: Caller) -> v1.SuspendTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
-        check(
-            request_id_violation(request.request_id),
-            tenant_id_violation("tenant_id", request.tenant_id),
-            name_violation("reason", request.reason),
-        )
-        tenant = self._registry.lives.suspend_tenant(
-            request.tenant_id,
-            request.reason,
-            now=self._clock(),
-            request=request_key(request.request_id, caller),
-        )
-        return v1.SuspendTenantResponse(tenant=tenant_message(tenant))
+        suspend = partial(self._registry.lives.suspend_tenant, reason=request.reason)
+        suspended = self._change_state(request, caller, suspend, name_violation("reason", request.reason))
+        return v1.SuspendTenantResponse(tenant=suspended)
 
     @audited
     def resume_tenant(self, request: v1.ResumeTenantRequest, caller: Caller) -> v1.ResumeTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
-        check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
-        tenant = self._registry.lives.resume_tenant(
-            request.tenant_id, now=self._clock(), request=request_key(request.request_id, caller)
-        )
-        return v1.ResumeTenantResponse(tenant=tenant_message(tenant))
+        resumed = self._change_state(request, caller, self._registry.lives.resume_tenant)
+        return v1.ResumeTenantResponse(tenant=resumed)
 
     @audited
     def delete_tenant(self, request: v1.DeleteTenantRequest, caller: Caller) -> v1.DeleteTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
         grace_days = request.grace_days if request.HasField("grace_days") else DEFAULT_GRACE_DAYS
-        check(
-            request_id_violation(request.request_id),
-            tenant_id_violation("tenant_id", request.tenant_id),
-            grace_violation(grace_days),
-        )
-        tenant = self._registry.lives.delete_tenant(
-            request.tenant_id,
-            grace_days,
-            now=self._clock(),
-            request=request_key(request.request_id, caller),
-        )
-        return v1.DeleteTenantResponse(tenant=tenant_message(tenant))
+        delete = partial(self._registry.lives.delete_tenant, grace_days=grace_days)
+        deleted = self._change_state(request, caller, delete, grace_violation(grace_days))
+        return v1.DeleteTenantResponse(tenant=deleted)
 
     @audited
     def undelete_tenant(self, request: v1.UndeleteTenantRequest, caller: Caller) -> v1.UndeleteTenantResponse:
         """Raises InvalidField, TenantNotFound, TenantNotActive, RequestIdReused."""
-        check(request_id_violation(request.request_id), tenant_id_violation("tenant_id", request.tenant_id))
-        tenant = self._registry.lives.undelete_tenant(
-            request.tenant_id, now=self._clock(), request=request_key(request.request_id, caller)
+        undeleted = self._change_state(request, caller, self._registry.lives.undelete_tenant)
+        return v1.UndeleteTenantResponse(tenant=undeleted)
+
+    def _change_state(
+        self,
+        request: _ChangesState,
+        caller: Caller,
+        move: Callable[..., Tenant],
+        violation: FieldViolation | None = None,
+    ) -> v1.Tenant:
+        """Move a tenant to another state, unless there is a ``violation`` beside those of every request."""
+        check(
+            request_id_violation(request.request_id),
+            tenant_id_violation("tenant_id", request.tenant_id),
+            violation,
         )
-        return v1.UndeleteTenantResponse(tenant=tenant_message(tenant))
+        asked = request_key(request.request_id, caller)
+        return tenant_message(move(request.tenant_id, now=self._clock(), request=asked))
 
     @audited
     def create_api_key(self, request: v1.CreateApiKeyRequest, caller: Caller) -> v1.CreateApiKeyResponse:
