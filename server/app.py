@@ -56,6 +56,7 @@ from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore
 from server.turns import TURNS_BESIDE_A_DATABASE, Turns
 from tenants import tenant_service
+from tenants.admin_parts import AdminParts
 from tenants.database import DatabaseUnusable
 from tenants.operation import Kind
 from tenants.registry import FirstCredentials, Registry, TenantChanges, audit, open_catalogue, usage
@@ -154,10 +155,11 @@ class App:
             conductor = Conductor(registry.operations, registry.living, plans, clock, begun)
             stack.enter_context(closing(conductor))
             subjects = Subjects(router, eraser, archives, clock)
+            admin_parts = AdminParts(registry, secret, clock, subjects, begun, shards)
             services = (
                 memories,
                 sync_service.SyncService(router, embedders, secret, clock, registration, snapshots),
-                tenant_service.TenantAdminService(registry, secret, clock, subjects, begun, shards),
+                tenant_service.TenantAdminService(admin_parts),
             )
             slots = Slots(
                 handlers=settings.handler_threads,

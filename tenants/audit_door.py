@@ -11,12 +11,12 @@ from google.protobuf.message import Message
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, RoleNotAllowed, ScrubjayError, TenantNotFound, Unavailable, check
-from scrubjay.memory import Micros, is_memory_id
+from scrubjay.memory import is_memory_id
+from tenants.admin_parts import AdminParts
 from tenants.audit import Act
 from tenants.credentials import is_key_id
 from tenants.messages import audit_message
 from tenants.page import page_of
-from tenants.registry import Registry
 from tenants.tenant import Caller, tenant_id_violation
 
 VERIFIED_AT_ONCE = 10_000
@@ -27,12 +27,16 @@ Service = TypeVar("Service", bound="AuditDoor")
 
 
 class AuditDoor:
-    """Reads the audit log; a part of TenantAdminService."""
+    """Reads the audit log, and notes what was refused; what the other parts of TenantAdminService are built
+    on."""
 
-    def __init__(self, registry: Registry, secret: bytes, clock: Callable[[], Micros]) -> None:
-        self._registry = registry
-        self._secret = secret
-        self._clock = clock
+    def __init__(self, parts: AdminParts) -> None:
+        self._registry = parts.registry
+        self._secret = parts.secret
+        self._clock = parts.clock
+        self._subjects = parts.subjects
+        self._begun = parts.begun
+        self._shards = parts.shards
 
     def list_audit_events(
         self, request: v1.ListAuditEventsRequest, caller: Caller

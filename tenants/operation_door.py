@@ -11,14 +11,12 @@ from typing import Any, Protocol
 
 from scrubjay import v1
 from scrubjay.errors import check
-from scrubjay.memory import JsonValue, Micros, request_id_violation
-from tenants.audit_door import audited, check_reader
+from scrubjay.memory import JsonValue, request_id_violation
+from tenants.audit_door import AuditDoor, audited, check_reader
 from tenants.messages import operation_message
 from tenants.operation import Kind, TenantOperation
 from tenants.ownership import check_own, request_key
 from tenants.page import page_of
-from tenants.registry import Registry
-from tenants.subject_door import SubjectDoor, Subjects
 from tenants.tenant import Caller, Incarnation, Tenant, tenant_id_violation
 from tenants.validation import named_violation, wait_seconds
 
@@ -44,22 +42,8 @@ class Patience(Protocol):
         """The block may wait, until the ending at most."""
 
 
-class OperationDoor(SubjectDoor):
-    """Tells of long operations, and begins them; a part of TenantAdminService.
-
-    ``begun`` is set where one was begun or cancelled.
-    """
-
-    def __init__(
-        self,
-        registry: Registry,
-        secret: bytes,
-        clock: Callable[[], Micros],
-        subjects: Subjects,
-        begun: threading.Event | None = None,
-    ) -> None:
-        super().__init__(registry, secret, clock, subjects)
-        self._begun = begun or threading.Event()
+class OperationDoor(AuditDoor):
+    """Tells of long operations, and begins them; a part of TenantAdminService."""
 
     def get_tenant_operation(
         self, request: v1.GetTenantOperationRequest, caller: Caller

@@ -2,53 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Protocol
-
 from scrubjay import v1
 from scrubjay.errors import InvalidField, StorageUnavailable, check
-from scrubjay.memory import Micros, request_id_violation
+from scrubjay.memory import request_id_violation
+from tenants.admin_parts import HeldShard
 from tenants.audit_door import audited
 from tenants.messages import operation_message
 from tenants.operation import Kind
 from tenants.operation_door import OperationDoor
 from tenants.ownership import request_key
-from tenants.registry import Registry
-from tenants.subject_door import Subjects
 from tenants.tenant import Caller
 from tenants.validation import named_violation
 
 
-class HeldShard(Protocol):
-    """A shard, as far as its state is told."""
-
-    @property
-    def kind(self) -> str:
-        """Of its database: ``sqlite`` or ``postgresql``."""
-
-    def stock_of_all(self) -> tuple[int, int]:
-        """How many memories and bytes it has. StorageUnavailable where its database does not answer."""
-
-
-NO_SHARDS: Mapping[str, HeldShard] = MappingProxyType({})
-
-
 class ShardDoor(OperationDoor):
     """Tells of shards, and moves tenants between them; a part of TenantAdminService."""
-
-    def __init__(
-        self,
-        registry: Registry,
-        secret: bytes,
-        clock: Callable[[], Micros],
-        subjects: Subjects,
-        begun: threading.Event | None = None,
-        shards: Mapping[str, HeldShard] = NO_SHARDS,
-    ) -> None:
-        super().__init__(registry, secret, clock, subjects, begun)
-        self._shards = shards
 
     @audited
     def move_tenant(self, request: v1.MoveTenantRequest, caller: Caller) -> v1.MoveTenantResponse:

@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from scrubjay import v1
 from scrubjay.errors import ScrubjayError, check
-from scrubjay.memory import Micros, Subject, request_id_violation
+from scrubjay.memory import request_id_violation
 from tenants import receipt
 from tenants.audit_door import AuditDoor, audited
 from tenants.messages import device_message
 from tenants.ownership import check_own, request_key
-from tenants.receipt import PurgeReceipt
-from tenants.registry import Registry
-from tenants.tenant import Caller, Tenant, tenant_id_violation
+from tenants.tenant import Caller, tenant_id_violation
 from tenants.validation import sole_subject
 
 PART_CHARACTERS = 256 * 1024
 """What one message of an export holds: at most 1 MiB."""
 
 
-class Subjects(Protocol):
-    """What shards hold of tenants and their subjects."""
-
-    def stock(self, tenant: Tenant) -> dict[str, int]:
-        """How many ``memories`` a tenant has, and how many ``bytes`` were written of them."""
-
-    def erase(self, tenant: Tenant, subject: Subject, asked_at: Micros) -> PurgeReceipt:
-        """Erase a subject, unless that was done since ``asked_at``; what was deleted."""
-
-    def export(self, tenant: Tenant, subject: Subject, devices: Iterable[v1.Device]) -> Iterator[str]:
-        """All that is held of a subject, line by line, each with its newline; the devices are given."""
-
-    def exported(self, tenant: Tenant, operation_id: str, offset: int) -> Iterator[bytes]:
-        """The file of a tenant's export from ``offset`` on. ExportGone where it is not here."""
-
-    def upload(self, tenant: Tenant, upload_id: str, offset: int, chunk: bytes) -> int:
-        """Take a part of a file to be imported; how many bytes of it are there. QuotaExceeded."""
-
-
 class SubjectDoor(AuditDoor):
     """Exports and erases subjects; a part of TenantAdminService."""
-
-    def __init__(
-        self, registry: Registry, secret: bytes, clock: Callable[[], Micros], subjects: Subjects
-    ) -> None:
-        super().__init__(registry, secret, clock)
-        self._subjects = subjects
 
     @audited
     def erase_subject(self, request: v1.EraseSubjectRequest, caller: Caller) -> v1.EraseSubjectResponse:

@@ -19,6 +19,7 @@ from tenants.page import page_of
 from tenants.registry import DEFAULT_OVERLAP_SECONDS, TenantChanges
 from tenants.shard_door import ShardDoor
 from tenants.states import DEFAULT_GRACE_DAYS
+from tenants.subject_door import SubjectDoor
 from tenants.tenant import (
     OWN_ADMINS,
     PLATFORM_ADMINS,
@@ -90,11 +91,8 @@ _ChangesState = (
 )
 
 
-class TenantAdminService(UsageDoor, ArchiveDoor, ShardDoor):
-    """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in.
-
-    ``secret`` seals page tokens; ``clock`` gives the time.
-    """
+class TenantAdminService(UsageDoor, SubjectDoor, ArchiveDoor, ShardDoor):
+    """Tenants, their keys and devices. Callers come authenticated, with a role that ``ALLOWED`` lets in."""
 
     @audited
     def create_tenant(self, request: v1.CreateTenantRequest, caller: Caller) -> v1.CreateTenantResponse:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
+from tenants.audit_door import AuditDoor
 from tenants.messages import usage_row_message
 from tenants.ownership import check_own
 from tenants.page import page_of
 from tenants.quotas import to_message
-from tenants.subject_door import SubjectDoor
 from tenants.tenant import Caller, tenant_id_violation
 from tenants.usage import DEFAULT_DAYS, day_of, parse_day
 
 
-class UsageDoor(SubjectDoor):
+class UsageDoor(AuditDoor):
     """Tells what a tenant has and calls; a part of TenantAdminService."""
 
     def get_usage(self, request: v1.GetUsageRequest, caller: Caller) -> v1.GetUsageResponse:

@@ -23,6 +23,7 @@ from scrubjay.errors import (
 )
 from scrubjay.memory import DAY_MICROS, ClientId, Micros, Subject
 from tenants import audit_door
+from tenants.admin_parts import AdminParts
 from tenants.database import migrate, open_engine
 from tenants.operation import Kind, OperationState
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey
@@ -54,7 +55,7 @@ def registry(engine: Engine) -> Registry:
 
 @pytest.fixture
 def service(registry: Registry) -> TenantAdminService:
-    return TenantAdminService(registry, b"s" * 32, lambda: NOW, NoSubjects())
+    return TenantAdminService(AdminParts(registry, b"s" * 32, lambda: NOW, NoSubjects()))
 
 
 def admin_of(registry: Registry, tenant_id: str) -> Caller:

@@ -23,6 +23,7 @@ from scrubjay.errors import (
 from scrubjay.memory import ClientId, Micros, Subject
 from server.operations import conductor
 from server.operations.conductor import LEASE_SECONDS, MOST_FAILURES, Conductor, Later, Phase, Plan, Task
+from tenants.admin_parts import AdminParts
 from tenants.database import migrate, open_engine
 from tenants.operation import Kind, OperationState, TenantOperation
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry, RequestKey
@@ -279,7 +280,7 @@ def test_two_servers_work_on_it_one_at_a_time(host: Callable[[], Host]) -> None:
 @pytest.fixture
 def door(host: Callable[[], Host]) -> tuple[Host, TenantAdminService]:
     here = host()
-    return here, TenantAdminService(here.registry, b"s" * 32, here.now, NoSubjects(), here.begun)
+    return here, TenantAdminService(AdminParts(here.registry, b"s" * 32, here.now, NoSubjects(), here.begun))
 
 
 def test_a_tenants_admin_sees_its_own_alone(door: tuple[Host, TenantAdminService]) -> None:

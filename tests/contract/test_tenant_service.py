@@ -25,6 +25,7 @@ from scrubjay.errors import (
 )
 from scrubjay.memory import ClientId, Micros
 from scrubjay.status import to_status
+from tenants.admin_parts import AdminParts
 from tenants.database import migrate, open_engine
 from tenants.forget_policy import ForgetPolicy, ForgetRule
 from tenants.messages import tenant_message
@@ -61,12 +62,12 @@ def service_with_acme(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tena
     """For requests that change nothing, whatever the database."""
     with opened_registry(f"sqlite:///{tmp_path_factory.mktemp('catalogue') / 'catalogue.db'}") as registry:
         registry.create_tenant("acme", "Acme", now=NOW)
-        yield TenantAdminService(registry, SECRET, lambda: NOW, NoSubjects())
+        yield TenantAdminService(AdminParts(registry, SECRET, lambda: NOW, NoSubjects()))
 
 
 @pytest.fixture
 def service(registry: Registry) -> TenantAdminService:
-    return TenantAdminService(registry, SECRET, lambda: NOW, NoSubjects())
+    return TenantAdminService(AdminParts(registry, SECRET, lambda: NOW, NoSubjects()))
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from scrubjay.memory import ClientId, Micros
 from server.interceptors import Door
 from server.slots import Slots
 from tenants.__main__ import app
+from tenants.admin_parts import AdminParts
 from tenants.database import migrate, open_engine
 from tenants.quotas import UNLIMITED
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
@@ -58,7 +59,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     first = registry.bootstrap(now())
     assert first is not None
     descriptor = v1.tenant_service_pb2.DESCRIPTOR.services_by_name["TenantAdminService"]
-    service = TenantAdminService(registry, b"s" * 32, now, NoSubjects())
+    service = TenantAdminService(AdminParts(registry, b"s" * 32, now, NoSubjects()))
     with ThreadPoolExecutor(4) as pool:
         server = grpc.server(pool)
         door = Door(registry, ALLOWED, Slots(handlers=4, queued=4, streams=1))

@@ -11,6 +11,7 @@ from sqlalchemy import Engine, func, select
 from scrubjay import v1
 from scrubjay.errors import StorageUnavailable
 from scrubjay.memory import ClientId, Micros
+from tenants.admin_parts import AdminParts
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, Registry
 from tenants.registry.tables import usage
@@ -148,7 +149,7 @@ def test_nothing_is_left_of_a_purged_tenant_however_late_it_is_counted(
 @pytest.fixture
 def service(registry: Registry, clock: Clock) -> TenantAdminService:
     registry.usage.counter = UsageCounter(clock)
-    return TenantAdminService(registry, b"s" * 32, lambda: NOW, NoSubjects())
+    return TenantAdminService(AdminParts(registry, b"s" * 32, lambda: NOW, NoSubjects()))
 
 
 @pytest.mark.parametrize("size", [1, 2, 100])

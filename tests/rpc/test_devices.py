@@ -23,6 +23,7 @@ from server.services import sync_service
 from server.services.registration import Registration
 from server.slots import Slots
 from tenants import tenant_service
+from tenants.admin_parts import AdminParts
 from tenants.database import migrate, open_engine
 from tenants.registry import SCRIPTS, VERSION_TABLE, FirstCredentials, Registry
 from tenants.tenant import Caller, Role
@@ -121,7 +122,7 @@ def running(database_url: str) -> Iterator[Running]:
         first = registry.bootstrap(clock())
         assert first is not None
         sync = Sync(Registration(registry, clock))
-        admin = tenant_service.TenantAdminService(registry, b"s" * 32, clock, NoSubjects())
+        admin = tenant_service.TenantAdminService(AdminParts(registry, b"s" * 32, clock, NoSubjects()))
         allowed = {**sync_service.ALLOWED, **tenant_service.ALLOWED}
         door = Door(registry, allowed, Slots(handlers=4, queued=8, streams=1))
         server = grpc.server(stack.enter_context(ThreadPoolExecutor(4)))
