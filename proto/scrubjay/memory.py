@@ -11,7 +11,7 @@ import json
 import re
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
@@ -283,8 +283,8 @@ def is_memory_id(text: str) -> bool:
 
 def name_violation(field_path: str, name: str) -> FieldViolation | None:
     """What is wrong with an id, scope, category or other short name, if anything."""
-    if not name:
-        return None
+    if not name or (name.isascii() and name.isprintable() and len(name) <= MAX_NAME_BYTES and name[0] != " "):
+        return None  # nearly all, at a tenth of the price
     try:
         size = len(name.encode())
     except UnicodeEncodeError:
@@ -309,7 +309,7 @@ def request_id_violation(request_id: str) -> FieldViolation | None:
 def text_violation(field_path: str, text: str) -> FieldViolation | None:
     """What is wrong with a content or query text, if anything."""
     try:
-        size = len(text.encode())
+        size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
         return FieldViolation(field_path, "holds a lone surrogate; send valid Unicode")
     if not text.strip():
@@ -321,31 +321,58 @@ def text_violation(field_path: str, text: str) -> FieldViolation | None:
     return None
 
 
+_Rule: TypeAlias = "Callable[[Memory], Iterator[FieldViolation | None]]"
+
+
 def violations(memory: Memory) -> list[FieldViolation]:
     """Every rule the memory breaks; empty for a valid one."""
-    return [v for v in _violations(memory) if v is not None]
+    return [v for rule in _RULES for v in rule(memory) if v is not None]
 
 
-def _violations(memory: Memory) -> Iterator[FieldViolation | None]:
+def edit_violations(memory: Memory, fields: Iterable[str]) -> list[FieldViolation]:
+    """The rules that a memory breaks since an edit of these registers; it broke none before."""
+    kinds = {field.partition(".")[0] for field in fields}
+    rules = dict.fromkeys(rule for kind, rule in _RULE_OF.items() if kind in kinds)
+    return [v for rule in rules for v in rule(memory) if v is not None]
+
+
+def _identity_violations(memory: Memory) -> Iterator[FieldViolation | None]:
     if not is_memory_id(memory.id):
         yield FieldViolation("id", f"{memory.id!r} is no UUID in canonical lower-case form; leave it empty")
     if subject_of(memory.user_id, memory.agent_id, memory.run_id) is None:
         yield FieldViolation("user_id", "one of user_id, agent_id and run_id is needed")
     for name in SUBJECT_FIELDS:
         yield name_violation(name, getattr(memory, name))
+
+
+def _content_violations(memory: Memory) -> Iterator[FieldViolation | None]:
     yield text_violation("content", memory.content)
+
+
+def _scope_violations(memory: Memory) -> Iterator[FieldViolation | None]:
     yield scope_violation("scope", memory.scope)
+
+
+def _category_violations(memory: Memory) -> Iterator[FieldViolation | None]:
     yield name_violation("category", memory.category)
     if not memory.category:
         yield FieldViolation("category", f"is empty; give a name such as {DEFAULT_CATEGORY}")
+
+
+def _confidence_violations(memory: Memory) -> Iterator[FieldViolation | None]:
     if not 0 <= memory.confidence <= 1:
         yield FieldViolation("confidence", f"is {memory.confidence}; give a number from 0 to 1")
-    if memory.superseded_by is not None:
-        yield _successor_violation(memory.superseded_by, memory.id)
-    yield from _time_violations(memory)
-    yield from _tag_violations(memory.tags)
-    yield from _metadata_violations(memory.metadata)
-    yield from _source_violations(memory.source)
+
+
+def _successor_violations(memory: Memory) -> Iterator[FieldViolation | None]:
+    if memory.superseded_by is None:
+        return
+    if not is_memory_id(memory.superseded_by):
+        yield FieldViolation(
+            "superseded_by", f"{memory.superseded_by!r} is no UUID in canonical lower-case form"
+        )
+    elif memory.superseded_by == memory.id:
+        yield FieldViolation("superseded_by", "names the memory itself; name another one")
 
 
 def scope_violation(field_path: str, scope: str) -> FieldViolation | None:
@@ -355,14 +382,7 @@ def scope_violation(field_path: str, scope: str) -> FieldViolation | None:
     return name_violation(field_path, scope)
 
 
-def _successor_violation(successor: str, memory_id: str) -> FieldViolation | None:
-    if not is_memory_id(successor):
-        return FieldViolation("superseded_by", f"{successor!r} is no UUID in canonical lower-case form")
-    itself = successor == memory_id
-    return FieldViolation("superseded_by", "names the memory itself; name another one") if itself else None
-
-
-def _time_violations(memory: Memory) -> Iterator[FieldViolation]:
+def _time_violations(memory: Memory) -> Iterator[FieldViolation | None]:
     for name in ("created_at", "valid_from", "valid_to", "expires_at"):
         time: Micros | None = getattr(memory, name)
         if time is not None and not MIN_MICROS <= time <= MAX_MICROS:
@@ -371,7 +391,8 @@ def _time_violations(memory: Memory) -> Iterator[FieldViolation]:
         yield FieldViolation("valid_to", "is not after valid_from")
 
 
-def _tag_violations(tags: frozenset[str]) -> Iterator[FieldViolation | None]:
+def _tag_violations(memory: Memory) -> Iterator[FieldViolation | None]:
+    tags = memory.tags
     if len(tags) > MAX_TAGS:
         yield FieldViolation("tags", f"has {len(tags)} tags; at most {MAX_TAGS} are allowed")
     for tag in sorted(tags):
@@ -383,7 +404,8 @@ def _tag_violations(tags: frozenset[str]) -> Iterator[FieldViolation | None]:
             yield FieldViolation("tags", f"{tag!r} has more than {MAX_TAG_BYTES} bytes")
 
 
-def _metadata_violations(metadata: Mapping[str, JsonValue]) -> Iterator[FieldViolation]:
+def _metadata_violations(memory: Memory) -> Iterator[FieldViolation | None]:
+    metadata = memory.metadata
     if not metadata:
         return
     if len(metadata) > MAX_METADATA_KEYS:
@@ -442,7 +464,8 @@ def _is_storable(text: str) -> bool:
         return False
 
 
-def _source_violations(source: Source) -> Iterator[FieldViolation | None]:
+def _source_violations(memory: Memory) -> Iterator[FieldViolation | None]:
+    source = memory.source
     for name in ("conversation_id", "role", "trust_class"):
         yield name_violation(f"source.{name}", getattr(source, name))
     if len(source.message_ids) > MAX_MESSAGE_IDS:
@@ -451,3 +474,20 @@ def _source_violations(source: Source) -> Iterator[FieldViolation | None]:
         )
     for message_id in source.message_ids:
         yield name_violation("source.message_ids", message_id)
+
+
+_RULE_OF: Mapping[str, _Rule] = {
+    "content": _content_violations,
+    "scope": _scope_violations,
+    "category": _category_violations,
+    "confidence": _confidence_violations,
+    "superseded_by": _successor_violations,
+    "valid_from": _time_violations,
+    "valid_to": _time_violations,
+    "expires_at": _time_violations,
+    "tags": _tag_violations,
+    "metadata": _metadata_violations,
+    "source": _source_violations,
+}
+"""By register; those of one key go by its field. The other registers can hold nothing wrong."""
+_RULES = tuple(dict.fromkeys((_identity_violations, *_RULE_OF.values())))

@@ -140,12 +140,10 @@ def is_register(field: str) -> bool:
 
 def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
     """Every register that has a value, with the value as JSON."""
-    plain: dict[str, JsonValue] = dict(zip(PLAIN_FIELDS, _plain_fields(memory), strict=True))
-    plain["source"] = _source_json(memory.source)
-    plain["privacy_level"] = int(memory.privacy_level)
-    found: list[tuple[str, JsonValue]] = [
-        (field, value) for field, value in plain.items() if value is not None
-    ]
+    plain: list[JsonValue] = list(_plain_fields(memory))
+    plain[_SOURCE] = source_json(memory.source)
+    plain[_PRIVACY_LEVEL] = int(memory.privacy_level)
+    found = [named for named in zip(PLAIN_FIELDS, plain, strict=True) if named[1] is not None]
     if memory.tags:
         found += [(f"tags.{tag}", True) for tag in sorted(memory.tags)]
     if memory.metadata:
@@ -154,6 +152,7 @@ def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
 
 
 _plain_fields = attrgetter(*PLAIN_FIELDS)
+_SOURCE, _PRIVACY_LEVEL = map(PLAIN_FIELDS.index, ("source", "privacy_level"))
 
 
 def get(memory: Memory, field: str) -> JsonValue:
@@ -170,12 +169,13 @@ def get(memory: Memory, field: str) -> JsonValue:
 
 def _get_plain(memory: Memory, field: str) -> JsonValue:
     if field == "source":
-        return _source_json(memory.source)
+        return source_json(memory.source)
     value: JsonValue = getattr(memory, field)
     return int(value) if isinstance(value, PrivacyLevel) else value
 
 
-def _source_json(source: Source) -> JsonValue:
+def source_json(source: Source) -> JsonValue:
+    """The value of the register ``source``; None where nothing is known."""
     values: dict[str, JsonValue] = {}
     if source.client_id:
         values["client_id"] = source.client_id
@@ -247,7 +247,7 @@ def _normal(field: str, value: JsonValue) -> JsonValue:
         return None if value is None else normal_json(value)
     plain = _plain_value(field, value)
     if isinstance(plain, Source):
-        return _source_json(plain)
+        return source_json(plain)
     return int(plain) if isinstance(plain, PrivacyLevel) else plain  # type: ignore[return-value]  # a plain value
 
 

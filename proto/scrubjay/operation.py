@@ -8,7 +8,7 @@ use one number for different edits. ``replay`` is what an operation does to a me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
@@ -25,6 +25,7 @@ from scrubjay.memory import (
     Micros,
     PrivacyLevel,
     Subject,
+    edit_violations,
     hashed_id,
     id_bytes,
     id_text,
@@ -33,9 +34,9 @@ from scrubjay.memory import (
     text_violation,
     violations,
 )
-from scrubjay.merge import State, Write, WriteResult, apply, create, get
+from scrubjay.merge import Outcome, State, Write, WriteResult, apply, create, get
 from scrubjay.stamp import ReplicaId, Stamp, pack_field_stamps, unpack_field_stamps
-from scrubjay.wire import from_message, to_draft, to_values
+from scrubjay.wire import from_message, keyed_value, to_draft, to_values
 
 OperationId = NewType("OperationId", str)
 """A UUID in canonical text form."""
@@ -156,14 +157,21 @@ def reread(
         return Operation(operation_id, memory_id, kind, stamp)
     message.memory.id = memory_id
     setattr(message.memory, f"{subject.kind}_id", subject.name)
+    fields = _fields(message) if kind is OperationKind.SET else ()
     made_at = Micros(stamp.millis * 1000)
     try:
-        values = from_message(message.memory, memory_id=memory_id, owner=client_id, now=made_at)
+        if fields and all("." in field for field in fields):  # else a tag would cost a whole memory
+            values = [keyed_value(message.memory, field) for field in fields]
+        else:
+            whole = from_message(message.memory, memory_id=memory_id, owner=client_id, now=made_at)
+            values = [get(whole, field) for field in fields]
     except InvalidField as error:
         raise InvalidField(violation.under("memory") for violation in error.field_violations) from None
+    except KeyError as error:
+        raise InvalidField.of("fields", f"{error.args[0]!r} is no register") from None
     if kind is OperationKind.CREATE:
-        return Operation(operation_id, memory_id, kind, stamp, memory=values)
-    return Operation(operation_id, memory_id, kind, stamp, writes=_writes(message, values, stamp))
+        return Operation(operation_id, memory_id, kind, stamp, memory=whole)
+    return Operation(operation_id, memory_id, kind, stamp, writes=_writes(message, fields, values, stamp))
 
 
 def _parse(encoded: bytes) -> v1.Operation:
@@ -201,18 +209,23 @@ def _check_written(values: Mapping[str, JsonValue]) -> None:
     check(*wrong)
 
 
-def _writes(message: v1.Operation, values: Memory, stamp: Stamp) -> tuple[Write, ...]:
+def _fields(message: v1.Operation) -> tuple[str, ...]:
     fields = tuple(dict.fromkeys(message.fields))
     if not 1 <= len(fields) <= MAX_FIELDS:
         raise InvalidField.of("fields", f"has {len(fields)} registers; give 1 to {MAX_FIELDS}")
+    return fields
+
+
+def _writes(
+    message: v1.Operation, fields: Sequence[str], values: Sequence[JsonValue], stamp: Stamp
+) -> tuple[Write, ...]:
     try:
         bases = unpack_field_stamps(message.base_stamps) if message.base_stamps else {}
-        writes = tuple(Write(field, get(values, field), stamp, bases.get(field)) for field in fields)
-    except KeyError as error:
-        raise InvalidField.of("fields", f"{error.args[0]!r} is no register") from None
+        return tuple(
+            Write(field, value, stamp, bases.get(field)) for field, value in zip(fields, values, strict=True)
+        )
     except ValueError as error:
         raise InvalidField.of("base_stamps", str(error)) from None
-    return writes
 
 
 def replay(
@@ -225,7 +238,8 @@ def replay(
     """
     edited, results = overlay(state, operation, author)
     if edited is not None and state is not None:
-        check(*(violation.under("memory") for violation in violations(edited.memory)))
+        wrote = [r.write.field for r in results if r.outcome is not Outcome.SUPERSEDED]
+        check(*(violation.under("memory") for violation in edit_violations(edited.memory, wrote)))
     return edited, results
 
 

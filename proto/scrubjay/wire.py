@@ -116,47 +116,49 @@ def _from_value(message: struct_pb2.Value, path: str, depth: int) -> JsonValue:
 
 def to_message(memory: Memory, commit_stamp: CommitStamp) -> v1.Memory:
     """A stored memory as its message. ``etag`` and ``updated_at`` come from its commit stamp."""
-    message = v1.Memory(
-        id=memory.id,
-        user_id=memory.user_id,
-        agent_id=memory.agent_id,
-        run_id=memory.run_id,
-        scope=memory.scope,
-        category=memory.category,
-        content=memory.content,
-        confidence=memory.confidence,
-        privacy_level=v1.PrivacyLevel.ValueType(memory.privacy_level),
-        pinned=memory.pinned,
-        owner_client_id=memory.owner_client_id,
-        etag=to_etag(commit_stamp),
-        superseded_by=memory.superseded_by or "",
-    )
+    message = v1.Memory()  # by attributes: by keywords it takes twice as long
+    message.id = memory.id
+    message.user_id = memory.user_id
+    message.agent_id = memory.agent_id
+    message.run_id = memory.run_id
+    message.scope = memory.scope
+    message.category = memory.category
+    message.content = memory.content
+    message.confidence = memory.confidence
+    message.privacy_level = v1.PrivacyLevel.ValueType(memory.privacy_level)
+    message.pinned = memory.pinned
+    message.owner_client_id = memory.owner_client_id
+    message.etag = to_etag(commit_stamp)
     _set_time(message.created_at, memory.created_at)
     _set_time(message.updated_at, commit_micros(commit_stamp))
+    _set_source(message.source, memory.source)
     if memory.tags:
         message.tags.extend(sorted(memory.tags))
     if memory.metadata:
         message.metadata.CopyFrom(to_struct(memory.metadata))
-    if memory.source != _NO_SOURCE:
-        message.source.CopyFrom(
-            v1.Source(
-                client_id=memory.source.client_id,
-                conversation_id=memory.source.conversation_id,
-                message_ids=memory.source.message_ids,
-                role=memory.source.role,
-                trust_class=memory.source.trust_class,
-            )
-        )
     if memory.valid_from is not None:
         _set_time(message.valid_from, memory.valid_from)
     if memory.valid_to is not None:
         _set_time(message.valid_to, memory.valid_to)
     if memory.expires_at is not None:
         _set_time(message.expires_at, memory.expires_at)
+    if memory.superseded_by is not None:
+        message.superseded_by = memory.superseded_by
     return message
 
 
-_NO_SOURCE = Source()
+def _set_source(message: v1.Source, source: Source) -> None:
+    """Set what is known; where that is nothing, the message that holds the source has none."""
+    if source.client_id:
+        message.client_id = source.client_id
+    if source.conversation_id:
+        message.conversation_id = source.conversation_id
+    if source.message_ids:
+        message.message_ids.extend(source.message_ids)
+    if source.role:
+        message.role = source.role
+    if source.trust_class:
+        message.trust_class = source.trust_class
 
 
 def to_draft(memory: Memory) -> v1.Memory:
@@ -228,6 +230,18 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
         expires_at=from_timestamp(message.expires_at) if message.HasField("expires_at") else None,
         superseded_by=MemoryId(message.superseded_by) if message.superseded_by else None,
     )
+
+
+def keyed_value(message: v1.Memory, field: str) -> JsonValue:
+    """The value of one tag or key of the metadata in what a writer sent, as ``merge.get`` gives it of the
+    whole. InvalidField as ``from_message``; KeyError for a register that is none of the two."""
+    kind, _, key = field.partition(".")
+    if key and kind == "tags":
+        return True if key in message.tags else None
+    if key and kind == "metadata":
+        members = message.metadata.fields
+        return from_value(members[key], field) if key in members else None
+    raise KeyError(field)
 
 
 def _source(message: v1.Source, client_id: ClientId) -> Source:

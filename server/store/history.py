@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from scrubjay.memory import ClientId, JsonValue, MemoryId, Micros, canonical_json
@@ -78,11 +79,14 @@ def encode_changes(changes: Iterable[HistoryChange]) -> str:
             stamp.pack().hex(),
             "" if base is None else base.pack().hex(),
             outcome,
-            [[change.field, change.old, change.new] for change in group],
+            [change[:3] for change in group],
         ]
-        for (stamp, base, outcome), group in groupby(changes, lambda c: (c.stamp, c.base, c.outcome))
+        for (stamp, base, outcome), group in groupby(changes, _SHARED)
     ]
     return canonical_json(groups)
+
+
+_SHARED = itemgetter(*map(HistoryChange._fields.index, ("stamp", "base", "outcome")))
 
 
 def decode_changes(text: str) -> tuple[HistoryChange, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from scrubjay import v1
@@ -18,7 +19,7 @@ from scrubjay.memory import (
     Viewer,
     canonical_json,
 )
-from scrubjay.merge import Outcome, State, get
+from scrubjay.merge import Outcome, State, source_json
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp, pack_field_stamps, unpack_field_stamps
 from scrubjay.wire import to_message
@@ -211,45 +212,61 @@ HISTORY_COLUMNS = (
 """What ``to_history`` reads, in the order of HistoryRow's fields."""
 
 
+_MAX_CACHED_SOURCES = 256
+"""What a client writes at once mostly has one source."""
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def new_memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
-    """A new memory as a row of the memories table."""
-    return {**memory_row(key, stored), "mark": mark(stored.memory.content)}
+    """A new memory as a row of the memories table, as ``memory_row``."""
+    row = memory_row(key, stored)
+    row["new_mark"] = mark(stored.memory.content)
+    return row
 
 
 def memory_row(key: StreamKey, stored: StoredMemory) -> dict[str, Any]:
-    """A memory as a row of the memories table, but for the mark of its text."""
+    """A memory as a row of the memories table, but for the mark of its text. Each column's value is
+    ``new_<column>``: a statement that sets a column keeps the bare name for itself."""
     memory = stored.state.memory
     return {
-        "incarnation": key.incarnation,
-        "id": memory.id,
-        "stream": key.stream,
-        "commit_stamp": stored.commit_stamp,
-        "user_id": memory.user_id,
-        "agent_id": memory.agent_id,
-        "run_id": memory.run_id,
-        "owner_client_id": memory.owner_client_id,
-        "scope": memory.scope,
-        "category": memory.category,
-        "content": memory.content,
-        "tags": canonical_json(sorted(memory.tags)) if memory.tags else "[]",
-        "metadata": canonical_json(memory.metadata) if memory.metadata else "{}",
-        "source": canonical_json(get(memory, "source") or {}),
-        "confidence": memory.confidence,
-        "privacy_level": int(memory.privacy_level),
-        "pinned": memory.pinned,
-        "created_at": memory.created_at,
-        "valid_from": memory.valid_from,
-        "valid_to": memory.valid_to,
-        "expires_at": memory.expires_at,
-        "superseded_by": memory.superseded_by,
-        "content_stamp": stored.state.stamps["content"].pack(),
-        "field_stamps": pack_field_stamps(stored.state.stamps),
-        "field_commits": _COMPACT(stored.field_commits),
-        "message": stored.message,
+        "new_incarnation": key.incarnation,
+        "new_id": memory.id,
+        "new_stream": key.stream,
+        "new_commit_stamp": stored.commit_stamp,
+        "new_user_id": memory.user_id,
+        "new_agent_id": memory.agent_id,
+        "new_run_id": memory.run_id,
+        "new_owner_client_id": memory.owner_client_id,
+        "new_scope": memory.scope,
+        "new_category": memory.category,
+        "new_content": memory.content,
+        "new_tags": canonical_json(sorted(memory.tags)) if memory.tags else "[]",
+        "new_metadata": canonical_json(memory.metadata) if memory.metadata else "{}",
+        "new_source": _source_text(memory.source),
+        "new_confidence": memory.confidence,
+        "new_privacy_level": int(memory.privacy_level),
+        "new_pinned": memory.pinned,
+        "new_created_at": memory.created_at,
+        "new_valid_from": memory.valid_from,
+        "new_valid_to": memory.valid_to,
+        "new_expires_at": memory.expires_at,
+        "new_superseded_by": memory.superseded_by,
+        "new_content_stamp": stored.state.stamps["content"].pack(),
+        "new_field_stamps": pack_field_stamps(stored.state.stamps),
+        "new_field_commits": _commits_text(stored.field_commits),
+        "new_message": stored.message,
     }
+
+
+@lru_cache(_MAX_CACHED_SOURCES)
+def _source_text(source: Source) -> str:
+    return canonical_json(source_json(source) or {})
+
+
+def _commits_text(field_commits: Mapping[str, CommitStamp]) -> str:
+    if len(field_commits) == 1 and CREATED in field_commits:  # never edited
+        return f'{{"{CREATED}":{field_commits[CREATED]}}}'
+    return _COMPACT(field_commits)
 
 
 def to_memory(row: Row) -> Memory:

@@ -140,9 +140,7 @@ class Writing(
         self._named(key)
         if not pairs:
             return
-        rows = [
-            {f"new_{name}": value for name, value in memory_row(key, stored).items()} for _, stored in pairs
-        ]
+        rows = [memory_row(key, stored) for _, stored in pairs]
         if self._transaction.run_many(_REPLACE, rows) != len(rows):
             raise MemoryNotFound(pairs[0][1].memory.id)
         if said := [_marking(key, after) for before, after in pairs if _reworded(before, after)]:
@@ -398,8 +396,10 @@ class _Statements:
     """The statements whose ON CONFLICT each dialect has a construct of its own for."""
 
     def __init__(self, insert: Callable[[Table], Any]) -> None:
-        self.insert_memories: Insert = insert(memories).on_conflict_do_nothing(
-            index_elements=list(memories.primary_key)
+        self.insert_memories: Insert = (
+            insert(memories)
+            .values({column.name: bindparam(f"new_{column.name}") for column in memories.c})
+            .on_conflict_do_nothing(index_elements=list(memories.primary_key))
         )
         self.insert_graves: Insert = insert(graveyard).on_conflict_do_nothing()
         put = insert(vectors)
