@@ -45,6 +45,7 @@ from server.providers.reranker import TIMEOUT_SECONDS, ChatReranker, EndpointRer
 from server.rates import CallLimits
 from server.router import Router
 from server.services import memory_service, sync_service
+from server.services.memory_door import MemoryParts
 from server.services.operations import ADD
 from server.services.registration import Registration
 from server.services.subjects import Subjects
@@ -124,7 +125,7 @@ class App:
             stack.enter_context(closing(Periodic("vectors", mending.INTERVAL_SECONDS, mender.run)))
             self.first_credentials: FirstCredentials | None = registry.bootstrap(clock())
             registration = Registration(registry, clock)
-            memories = memory_service.MemoryService(
+            memory_parts = MemoryParts(
                 router,
                 embedders,
                 secret,
@@ -134,6 +135,7 @@ class App:
                 _chat(settings, settings.chat_timeout_seconds, stack),
                 jobs_added,
             )
+            memories = memory_service.MemoryService(memory_parts)
             work = {ADD: memories.carry_out}
             workers = Workers([*shards.values()], registry.living, work, clock, jobs_added)
             stack.enter_context(closing(workers))

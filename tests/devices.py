@@ -31,6 +31,7 @@ from server.providers.embedder import Embedder
 from server.providers.embedders import Embedders
 from server.providers.hashed import HashEmbedder
 from server.router import Router
+from server.services.memory_door import MemoryParts
 from server.services.memory_service import MemoryService
 from server.services.sync_service import SyncService
 from server.shard import Shard
@@ -81,7 +82,8 @@ class Server:
             self.shard = Shard("main", self.store, self.cache)
             router = Router({"main": self.shard})
             self.tenant = Tenant("acme", "", ACME, TenantState.ACTIVE, "main", space.id, Micros(0))
-            self.memories = MemoryService(router, self.embedders, b"secret", lambda: self.now)
+            parts = MemoryParts(router, self.embedders, b"secret", lambda: self.now)
+            self.memories = MemoryService(parts)
             self.snapshots = Snapshots(folder / "snapshots", b"secret", budget_bytes=1 << 26)
             stack.callback(self.snapshots.close)
             self.archives = Archives(folder, 1 << 30, lambda: self.now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
@@ -38,34 +39,38 @@ class Narrows(NamesSubject, Protocol):
     def scopes(self) -> Iterable[str]: ...
 
 
-class MemoryDoor:
-    """The parts of a memory RPC. ``clock`` gives microseconds since 1970; ``secret`` seals tokens.
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """What MemoryService asks. ``clock`` gives microseconds since 1970; ``secret`` seals tokens.
 
     ``current`` gives a tenant as the catalogue has it now; a caller's own is as old as its credential.
     ``chat`` is the model that policies ask. ``jobs_added`` is set where work was acknowledged that goes on
     after its call.
     """
 
-    def __init__(
-        self,
-        router: Router,
-        embedders: Embedders,
-        secret: bytes,
-        clock: Callable[[], Micros],
-        rerankers: Mapping[v1.Reranker.ValueType, Reranker] = MappingProxyType({}),
-        current: Callable[[Tenant], Tenant] = lambda tenant: tenant,
-        chat: ChatModel | None = None,
-        jobs_added: threading.Event | None = None,
-    ) -> None:
-        self._router = router
-        self._embedders = embedders
-        self._secret = secret
-        self._revisions = Revisions(secret)
-        self._clock = clock
-        self._rerankers = rerankers
-        self._current = current
-        self._policies = Policies(embedders, chat)
-        self._jobs_added = jobs_added or threading.Event()
+    router: Router
+    embedders: Embedders
+    secret: bytes
+    clock: Callable[[], Micros]
+    rerankers: Mapping[v1.Reranker.ValueType, Reranker] = field(default_factory=lambda: MappingProxyType({}))
+    current: Callable[[Tenant], Tenant] = lambda tenant: tenant
+    chat: ChatModel | None = None
+    jobs_added: threading.Event = field(default_factory=threading.Event)
+
+
+class MemoryDoor:
+    """The parts of a memory RPC."""
+
+    def __init__(self, parts: MemoryParts) -> None:
+        self._router = parts.router
+        self._embedders = parts.embedders
+        self._secret = parts.secret
+        self._revisions = Revisions(parts.secret)
+        self._clock = parts.clock
+        self._rerankers = parts.rerankers
+        self._current = parts.current
+        self._policies = Policies(parts.embedders, parts.chat)
+        self._jobs_added = parts.jobs_added
 
     def _revision(self, writing: Writing, keys: Iterable[StreamKey]) -> str:
         heads = {key: writing.head(key) for key in sorted(keys)}
@@ -109,8 +114,8 @@ def read_filter(request: v1.ListRequest | v1.SearchRequest | v1.DeleteByFilterRe
 def token_purpose(request: Message, incarnation: Incarnation) -> str:
     """What a page token of this request is bound to: the tenant, and all that chooses the rows."""
     chosen = type(request).FromString(request.SerializeToString())
-    for field in ("page_token", "page_size", "min_revision", "request_id"):
-        if field in chosen.DESCRIPTOR.fields_by_name:
-            chosen.ClearField(field)
+    for name in ("page_token", "page_size", "min_revision", "request_id"):
+        if name in chosen.DESCRIPTOR.fields_by_name:
+            chosen.ClearField(name)
     body = chosen.SerializeToString(deterministic=True)
     return f"{chosen.DESCRIPTOR.full_name}\0{incarnation}\0{body.hex()}"

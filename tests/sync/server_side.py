@@ -19,6 +19,7 @@ from server.index.shelf import Shelf
 from server.providers.embedders import Embedders
 from server.providers.hashed import HashEmbedder
 from server.router import Router
+from server.services.memory_door import MemoryParts
 from server.services.memory_service import MemoryService
 from server.services.sync_service import SyncService
 from server.shard import Shard
@@ -106,7 +107,7 @@ class ServerSide:
             stack.callback(cache.close)
             self.shard = Shard(SHARD, self.store, cache)
             self.router = Router({SHARD: self.shard})
-            self.memories = MemoryService(self.router, embedders, SECRET, self._clock)
+            self.memories = MemoryService(MemoryParts(self.router, embedders, SECRET, self._clock))
             snapshots = Snapshots(self._folder / "snapshots", SECRET, budget_bytes=1 << 26)
             stack.callback(snapshots.close)
             self.sync = SyncService(self.router, embedders, SECRET, self._clock, NoRegistration(), snapshots)
