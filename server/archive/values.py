@@ -128,6 +128,11 @@ def listed(line: Line, name: str, most: int) -> list[Any]:
     return value
 
 
+def item(value: object, name: str) -> Line:
+    """One of a list of objects."""
+    return value if isinstance(value, dict) else fault(name, "holds what is no object")
+
+
 def text(line: Line, name: str, most_bytes: int = MAX_NOTE_BYTES) -> str:
     """A field that is a text; empty where it is not there."""
     value = line.get(name, "")
