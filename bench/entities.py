@@ -11,16 +11,15 @@ Names are compared in their normal form; kind is the share of the right names th
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from bench.labelled import rows, share, table
 from server.ingest.entities.entity import SUBJECT, Claim, Mention, Named, normal
 from server.ingest.entities.extraction import extract
 
-LABELLED = Path(__file__).parent.parent / "tests" / "evals" / "entities.tsv"
+LABELLED = "entities.tsv"
 """Per line: split, language, role, names with kinds, claims (``!``: ended), text."""
 SPLITS = ("seen", "last")
 _SELF = "self"
@@ -50,13 +49,10 @@ class Figures(NamedTuple):
 
 def labels() -> list[Label]:
     """The labelled sentences."""
-    with LABELLED.open(encoding="utf-8", newline="") as lines:
-        rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-        next(rows)
-        return [
-            Label(split, language, role, _kinds(mentions), _claims(claims), text)
-            for split, language, role, mentions, claims, text in rows
-        ]
+    return [
+        Label(split, language, role, _kinds(mentions), _claims(claims), text)
+        for split, language, role, mentions, claims, text in rows(LABELLED)
+    ]
 
 
 def _kinds(mentions: str) -> dict[str, str]:
@@ -108,29 +104,19 @@ def figures(chosen: Sequence[Label]) -> Figures:
         claims_wanted += len(label.claims)
     return Figures(
         len(chosen),
-        _share(right, found),
-        _share(right, wanted),
-        _share(kinds, right),
-        _share(claims, claims_found),
-        _share(claims, claims_wanted),
+        share(right, found),
+        share(right, wanted),
+        share(kinds, right),
+        share(claims, claims_found),
+        share(claims, claims_wanted),
     )
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
 
 
 def report(wrong: bool) -> None:
     """Print the figures, and what is wrong."""
     every = labels()
-    print("| sentences | n | names: precision | recall | kind | relations: precision | recall |")
-    print("|---" * 7 + "|")
-    for split in SPLITS:
-        for language in ("en", "zh", ""):
-            chosen = [one for one in every if one.split == split and language in ("", one.language)]
-            count, *shares = figures(chosen)
-            cells = [f"{split} {language}".strip(), str(count), *(f"{share:.2f}" for share in shares)]
-            print(f"| {' | '.join(cells)} |")
+    heads = "names: precision | recall | kind | relations: precision | recall"
+    print(*table(heads, SPLITS, every, lambda chosen: figures(chosen)[1:]), sep="\n")
     for label in every if wrong else ():
         result = extract(label.text, label.role)
         names, said = named(result), claimed(result)

@@ -14,7 +14,6 @@ its answer where one fact has at least half of the answer's words that the turn 
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib
 import os
 import sys
@@ -24,12 +23,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bench.labelled import rows, share_of, table
 from scrubjay.memory import Micros
 from scrubjay.text import tokens
 from server.ingest.rules.extraction import extract
 from server.ingest.rules.fact import ASSISTANT, Fact, Said
 
-LABELLED = Path(__file__).parent.parent / "tests" / "evals" / "sentences.tsv"
+LABELLED = "sentences.tsv"
 """Per line: split, language, role, categories or NONE, family, replaced term, days, text."""
 SPLITS = ("seen", "held", "fresh", "last")
 """All by the author of the rules. ``seen``: written beside them. ``held``: before them, but known. ``fresh``:
@@ -118,12 +118,10 @@ class Figures(NamedTuple):
 
 def labels() -> list[Label]:
     """The labelled sentences."""
-    with LABELLED.open(encoding="utf-8", newline="") as lines:
-        rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-        next(rows)
-        return [
-            Label(s, lang, role, frozenset(c.split("|")), f, o, d, t) for s, lang, role, c, f, o, d, t in rows
-        ]
+    return [
+        Label(split, language, role, frozenset(categories.split("|")), family, replaces, days, text)
+        for split, language, role, categories, family, replaces, days, text in rows(LABELLED)
+    ]
 
 
 def judge(wanted: Sequence[Label]) -> list[Judged]:
@@ -138,18 +136,13 @@ def figures(judged: Sequence[Judged]) -> Figures:
     hits = [one for one in memories if one.found]
     return Figures(
         len(judged),
-        _share(one.label.is_memory for one in found),
-        _share(one.found for one in memories),
-        _share(one.category_is_right for one in hits),
-        _share(one.family_is_right for one in hits),
-        _share(one.term_is_right for one in hits if one.label.replaces),
-        _share(one.days_are_right for one in hits if one.label.days),
+        share_of(one.label.is_memory for one in found),
+        share_of(one.found for one in memories),
+        share_of(one.category_is_right for one in hits),
+        share_of(one.family_is_right for one in hits),
+        share_of(one.term_is_right for one in hits if one.label.replaces),
+        share_of(one.days_are_right for one in hits if one.label.days),
     )
-
-
-def _share(values: Iterator[bool]) -> float:
-    counted = list(values)
-    return sum(counted) / len(counted) if counted else 1.0
 
 
 def _named(fact: Fact) -> str:
@@ -169,19 +162,11 @@ def _day(at: Micros) -> date:
 
 def report(wrong: bool, split: str) -> None:
     """Print the figures of the labelled sentences, and those that are wrong."""
-    judged = [one for one in judge(labels()) if split in ("", one.label.split)]
-    print("| sentences | n | precision | recall | category | family | replaced term | days |")
-    print("|---" * 8 + "|")
-    for name in SPLITS:
-        for language in ("en", "zh", ""):
-            chosen = [
-                one for one in judged if one.label.split == name and language in ("", one.label.language)
-            ]
-            if chosen:
-                count, *shares = figures(chosen)
-                cells = [f"{name} {language}".strip(), str(count), *(f"{share:.2f}" for share in shares)]
-                print(f"| {' | '.join(cells)} |")
-    for one in judged if wrong else ():
+    every = [one for one in labels() if split in ("", one.split)]
+    judged = dict(zip(every, judge(every), strict=True))
+    heads = "precision | recall | category | family | replaced term | days"
+    print(*table(heads, SPLITS, every, lambda chosen: figures([judged[one] for one in chosen])[1:]), sep="\n")
+    for one in judged.values() if wrong else ():
         if not one.is_right:
             expected = ("|".join(sorted(one.label.categories)), one.label.replaces, one.label.days)
             print(f"\n{one.label.text}\n  expected {' '.join(filter(None, expected))}")
@@ -228,9 +213,9 @@ class Dialogues:
             for gold in query.gold
         }
         texts = {(item.user_id, item.evidence_id): item.text for item in self.data.items}
-        kept = _share((user, gold) in self._kept for user, gold, _ in turns)
+        kept = share_of((user, gold) in self._kept for user, gold, _ in turns)
         speakers = {(item.user_id, item.evidence_id): item.speaker for item in self.data.items}
-        by_people = _share(
+        by_people = share_of(
             (user, gold) in self._kept for user, gold, _ in turns if speakers[user, gold] != ASSISTANT
         )
         answered = [
@@ -247,7 +232,7 @@ class Dialogues:
             f"{len(self._kept) / len(self.data.items):.2f}",
             f"{kept:.3f}",
             f"{by_people:.3f}",
-            f"{_share(iter(known)):.3f}" if known else "",
+            f"{share_of(known):.3f}" if known else "",
             f"{len(self.data.items) / self.seconds:,.0f}",
         ]
         return f"| {' | '.join(cells)} |"
