@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -32,12 +31,6 @@ from tests.life import Life
 
 NEVER = threading.Event()
 RIVAL = Incarnation("33333333-3333-4333-8333-333333333333")
-
-
-@pytest.fixture
-def server(shard_url: str, tmp_path: Path) -> Iterator[Server]:
-    with Server(shard_url, tmp_path) as server:
-        yield server
 
 
 def collector(server: Server, *tenants: Tenant, tombstone_days: int = 90) -> Collector:
