@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
 
 import typer
 
 from scrubjay import v1
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, Target, admin
+from tenants.cli import LOCAL_SERVER, PAGE, AdminKey, AsJson, Server, Target, admin, pages
 from tenants.screen import list_of_events, printable, show
-
-AUDIT_PAGE = 1000
 
 
 def audit(
@@ -33,18 +30,10 @@ def audit(
         _verify(server, api_key, as_json)
         return
     with admin(server, api_key) as stub:
-        events = list(islice(_every_event(stub, tenant, min(limit, AUDIT_PAGE)), limit))
+        request = v1.ListAuditEventsRequest(tenant_id=tenant, page_size=min(limit, PAGE))
+        found = pages(stub.ListAuditEvents, request)
+        events = list(islice((event for page in found for event in page.events), limit))
     show(events, list_of_events(events), as_json)
-
-
-def _every_event(stub: v1.TenantAdminServiceStub, tenant_id: str, size: int) -> Iterator[v1.AuditEvent]:
-    request = v1.ListAuditEventsRequest(tenant_id=tenant_id, page_size=size)
-    page = stub.ListAuditEvents(request)
-    yield from page.events
-    while page.next_page_token:
-        request.page_token = page.next_page_token
-        page = stub.ListAuditEvents(request)
-        yield from page.events
 
 
 def _verify(server: Target, api_key: str, as_json: bool) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -38,6 +38,8 @@ def _with_files(context: typer.Context, given: Target) -> Target:
 
 
 LOCAL_SERVER = Target("localhost:7437")
+PAGE = 1000
+"""As many as a server gives at once."""
 
 TenantId = Annotated[str, typer.Argument(help="The tenant.")]
 Owner = Annotated[str, typer.Option("--tenant", help="The key's tenant. A platform admin's key has none.")]
@@ -58,6 +60,20 @@ Confirm = Annotated[
     str | None, typer.Option(help="The id again, for scripts. Without it, you are asked to type it.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+class _AsksForPages(Protocol):
+    page_size: int
+    page_token: str
+
+
+class _HasNext(Protocol):
+    @property
+    def next_page_token(self) -> str: ...
+
+
+_Asks = TypeVar("_Asks", bound=_AsksForPages)
+_Page = TypeVar("_Page", bound=_HasNext)
 
 
 class CommandGroup(TyperGroup):
@@ -106,6 +122,17 @@ def _take_files(
     ] = "NONE",
 ) -> None:
     """Its parameters are each command's; they end in the context."""
+
+
+def pages(rpc: Callable[[_Asks], _Page], request: _Asks) -> Iterator[_Page]:
+    """The pages of a list, each as large as may be unless the request says less."""
+    request.page_size = request.page_size or PAGE
+    page = rpc(request)
+    yield page
+    while page.next_page_token:
+        request.page_token = page.next_page_token
+        page = rpc(request)
+        yield page
 
 
 @contextmanager

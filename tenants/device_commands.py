@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated
 
@@ -18,10 +17,9 @@ from tenants.cli import (
     TenantOption,
     admin,
     confirm_by_typing,
+    pages,
 )
 from tenants.screen import device_table, enrolment_table, list_of_devices, show
-
-PAGE = 1000
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -79,7 +77,8 @@ def list_devices(
 ) -> None:
     """Show a tenant's devices, revoked ones too."""
     with admin(server, api_key) as stub:
-        devices = list(_every_device(stub, tenant))
+        found = pages(stub.ListDevices, v1.ListDevicesRequest(tenant_id=tenant))
+        devices = [device for page in found for device in page.devices]
     show(devices, list_of_devices(devices), as_json)
 
 
@@ -100,13 +99,3 @@ def revoke_device(
     with admin(server, api_key) as stub:
         answer = stub.RevokeDevice(v1.RevokeDeviceRequest(tenant_id=tenant, device_id=device_id, wipe=wipe))
     show(answer.device, device_table(answer.device), as_json)
-
-
-def _every_device(stub: v1.TenantAdminServiceStub, tenant_id: str) -> Iterator[v1.Device]:
-    request = v1.ListDevicesRequest(tenant_id=tenant_id, page_size=PAGE)
-    page = stub.ListDevices(request)
-    yield from page.devices
-    while page.next_page_token:
-        request.page_token = page.next_page_token
-        page = stub.ListDevices(request)
-        yield from page.devices

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
@@ -10,10 +9,8 @@ from typing import Annotated
 import typer
 
 from scrubjay import v1
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, KeyId, Owner, Server, admin
+from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, KeyId, Owner, Server, admin, pages
 from tenants.screen import key_table, list_of_keys, rotation_table, show
-
-PAGE = 1000
 
 
 class RoleName(StrEnum):
@@ -75,7 +72,8 @@ def list_keys(
 ) -> None:
     """Show the keys of a tenant, or of the platform, those that have ended too."""
     with admin(server, api_key) as stub:
-        keys = list(_every_key(stub, tenant))
+        found = pages(stub.ListApiKeys, v1.ListApiKeysRequest(tenant_id=tenant))
+        keys = [key for page in found for key in page.api_keys]
     show(keys, list_of_keys(keys), as_json)
 
 
@@ -111,13 +109,3 @@ def revoke_key(
     with admin(server, api_key) as stub:
         answer = stub.RevokeApiKey(v1.RevokeApiKeyRequest(tenant_id=tenant, key_id=key_id))
     show(answer.api_key, key_table(answer.api_key), as_json)
-
-
-def _every_key(stub: v1.TenantAdminServiceStub, tenant_id: str) -> Iterator[v1.ApiKey]:
-    request = v1.ListApiKeysRequest(tenant_id=tenant_id, page_size=PAGE)
-    page = stub.ListApiKeys(request)
-    yield from page.api_keys
-    while page.next_page_token:
-        request.page_token = page.next_page_token
-        page = stub.ListApiKeys(request)
-        yield from page.api_keys

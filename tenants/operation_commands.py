@@ -13,12 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from scrubjay import v1
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, admin, fail
+from tenants.cli import LOCAL_SERVER, PAGE, AdminKey, AsJson, Server, admin, fail, pages
 from tenants.screen import list_of_operations, operation_table, show
 
 LOOK_SECONDS = 1
 """How often a bar moves."""
-PAGE = 1000
 
 OperationId = Annotated[str, typer.Argument(help="The operation's id.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait for its end.")]
@@ -46,7 +45,8 @@ def operations(
         tenant_id=tenant, open_only=open_only, page_size=min(limit, PAGE)
     )
     with admin(server, api_key) as stub:
-        found = list(islice(_every_operation(stub, request), limit))
+        listed = pages(stub.ListTenantOperations, request)
+        found = list(islice((one for page in listed for one in page.operations), limit))
     show(found, list_of_operations(found), as_json)
 
 
@@ -116,14 +116,3 @@ def bar() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         yield progress
-
-
-def _every_operation(
-    stub: v1.TenantAdminServiceStub, request: v1.ListTenantOperationsRequest
-) -> Iterator[v1.TenantOperation]:
-    page = stub.ListTenantOperations(request)
-    yield from page.operations
-    while page.next_page_token:
-        request.page_token = page.next_page_token
-        page = stub.ListTenantOperations(request)
-        yield from page.operations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -10,10 +9,18 @@ from google.protobuf.json_format import Parse, ParseError
 from google.protobuf.message import Message
 
 from scrubjay import v1
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Confirm, Server, TenantId, admin, confirm_by_typing
+from tenants.cli import (
+    LOCAL_SERVER,
+    AdminKey,
+    AsJson,
+    Confirm,
+    Server,
+    TenantId,
+    admin,
+    confirm_by_typing,
+    pages,
+)
 from tenants.screen import list_of_tenants, show, tenant_table
-
-PAGE = 1000
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -56,7 +63,8 @@ def get(
 def list_(api_key: AdminKey, server: Server = LOCAL_SERVER, as_json: AsJson = False) -> None:
     """Show all tenants."""
     with admin(server, api_key) as stub:
-        tenants = list(_every_tenant(stub))
+        found = pages(stub.ListTenants, v1.ListTenantsRequest())
+        tenants = [tenant for page in found for tenant in page.tenants]
     show(tenants, list_of_tenants(tenants), as_json)
 
 
@@ -169,11 +177,3 @@ def undelete(
     with admin(server, api_key) as stub:
         answer = stub.UndeleteTenant(v1.UndeleteTenantRequest(tenant_id=tenant_id))
     show(answer.tenant, tenant_table(answer.tenant), as_json)
-
-
-def _every_tenant(stub: v1.TenantAdminServiceStub) -> Iterator[v1.Tenant]:
-    page = stub.ListTenants(v1.ListTenantsRequest(page_size=PAGE))
-    yield from page.tenants
-    while page.next_page_token:
-        page = stub.ListTenants(v1.ListTenantsRequest(page_size=PAGE, page_token=page.next_page_token))
-        yield from page.tenants

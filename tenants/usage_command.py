@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from scrubjay import v1
-from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, TenantId, admin
+from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, TenantId, admin, pages
 from tenants.screen import list_of_usage, show, stock_table
 from tenants.usage import DEFAULT_DAYS, KEPT_DAYS
-
-USAGE_PAGE = 1000
 
 
 def usage(
@@ -26,13 +24,11 @@ def usage(
 ) -> None:
     """Show what a tenant has beside its limits, and what each key and device called on each day."""
     first = datetime.now(UTC).date() - timedelta(days=days - 1)
-    request = v1.GetUsageRequest(tenant_id=tenant_id, from_day=first.isoformat(), page_size=USAGE_PAGE)
+    request = v1.GetUsageRequest(tenant_id=tenant_id, from_day=first.isoformat())
     with admin(server, api_key) as stub:
-        whole = page = stub.GetUsage(request)
-        while page.next_page_token:
-            request.page_token = page.next_page_token
-            page = stub.GetUsage(request)
-            whole.rows.extend(page.rows)
+        whole, *others = pages(stub.GetUsage, request)
+    for page in others:
+        whole.rows.extend(page.rows)
     whole.next_page_token = ""
     show(whole, stock_table(whole.stock, whole.quotas), as_json)
     if not as_json:
