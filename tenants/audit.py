@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from scrubjay.memory import Micros, canonical_json
+from tenants.tenant import Tenant
 
 OK = "OK"
 REPEATED = "REPEATED"
@@ -40,6 +41,14 @@ class Act:
     resource: str
     outcome: str
     detail: str = ""
+
+    @classmethod
+    def of_server(
+        cls, at: Micros, method: str, tenant: Tenant | None = None, *, resource: str = "", detail: str
+    ) -> Act:
+        """What a server did by itself, to a tenant or to the platform."""
+        tenant_id, incarnation = ("", "") if tenant is None else (tenant.tenant_id, tenant.incarnation)
+        return cls(at, "", 0, tenant_id, incarnation, method, resource, OK, detail)
 
 
 @dataclass(frozen=True, slots=True)

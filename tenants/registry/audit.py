@@ -14,7 +14,6 @@ from scrubjay.memory import DAY_MICROS, Micros
 from tenants.audit import (
     NO_DIGEST,
     NO_TAIL,
-    OK,
     Act,
     AuditEvent,
     Head,
@@ -174,18 +173,7 @@ def _event(row: RowMapping) -> AuditEvent:
 
 
 def _cutting(first: int, last: int, now: Micros) -> Act:
-    """The server's own."""
-    return Act(
-        at=now,
-        actor="",
-        role=0,
-        tenant_id="",
-        incarnation="",
-        method="CutAuditLog",
-        resource="",
-        outcome=OK,
-        detail=f"events {first} to {last}",
-    )
+    return Act.of_server(now, "CutAuditLog", detail=f"events {first} to {last}")
 
 
 def _head(row: RowMapping | None) -> Head:

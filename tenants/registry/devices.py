@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from scrubjay.errors import CredentialInvalid, DeviceNotFound, DeviceRevoked
 from scrubjay.memory import ClientId, Micros
-from tenants.audit import OK, Act
+from tenants.audit import Act
 from tenants.credential_cache import Credential, CredentialCache
 from tenants.credentials import (
     KEY_ID_BYTES,
@@ -313,18 +313,9 @@ def _next(connection: Connection, row: RowMapping, generation: int) -> dict[str,
 
 
 def _copied(tenant: Tenant, device_id: str, now: Micros) -> Act:
-    """The server's own: a device that nobody revoked."""
-    return Act(
-        at=now,
-        actor="",
-        role=0,
-        tenant_id=tenant.tenant_id,
-        incarnation=tenant.incarnation,
-        method="RevokeDevice",
-        resource=f"devices/{device_id}",
-        outcome=OK,
-        detail="an older token came back",
-    )
+    """A device that nobody revoked."""
+    detail = "an older token came back"
+    return Act.of_server(now, "RevokeDevice", tenant, resource=f"devices/{device_id}", detail=detail)
 
 
 def _standing(row: RowMapping, generation: int, now: Micros) -> tuple[Role, Micros | None]:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, delete, or_, select, update
 from scrubjay.errors import TenantNotFound
 from scrubjay.memory import Micros
 from tenants import states
-from tenants.audit import OK, Act
+from tenants.audit import Act
 from tenants.credential_cache import CredentialCache
 from tenants.database import compact
 from tenants.registry import rows
@@ -147,18 +147,9 @@ def _delete_all_of(connection: Connection, tenant: Tenant) -> dict[str, int]:
 
 
 def _purged(tenant: Tenant, now: Micros) -> Act:
-    """The server's own. The receipt goes when the id is given again; what it sums up to stays."""
-    return Act(
-        at=now,
-        actor="",
-        role=0,
-        tenant_id=tenant.tenant_id,
-        incarnation=tenant.incarnation,
-        method="PurgeTenant",
-        resource="",
-        outcome=OK,
-        detail=f"{sum(tenant.purge.swept.values()) if tenant.purge else 0} rows and files",
-    )
+    """The receipt goes when the id is given again; what it sums up to stays."""
+    swept = sum(tenant.purge.swept.values()) if tenant.purge else 0
+    return Act.of_server(now, "PurgeTenant", tenant, detail=f"{swept} rows and files")
 
 
 def _counted(tenant: Tenant, counts: Mapping[str, int]) -> Tenant:
