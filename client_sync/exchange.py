@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from client_sync import journal
+from client_sync.confirming import confirm
 from client_sync.copies import Copies, copy_rows
 from client_sync.dead_letters import refuse
 from client_sync.errors import TransferBroken
-from client_sync.outbox import Entry, Outbox
+from client_sync.outbox import Entry, Outbox, Sent
 from client_sync.replica import Replica
 from client_sync.replica_file import get_meta, set_meta
 from scrubjay import v1
@@ -121,11 +122,13 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
     server_time = from_timestamp(response.server_time)
     with replica.file.transaction(durable=False) as sql:
         outbox = Outbox(sql, replica.identity)
-        if not _is_current(sql, outbox, request, bodies):
+        sent = outbox.sent()
+        if not _is_current(sql, sent, request, bodies):
             done.stale = True
             return done
         copies = Copies(sql, replica.identity, outbox)
-        _take_results(sql, outbox, copies, response, done)
+        told = {change.memory_id for _, _, change in changes}
+        _take_results(sql, outbox, copies, sent, response, told, done)
         copies.apply_page(changes)
         copies.take_applied(response.commit_stamp, server_time, more=response.more)
         copies.settle(server_time)
@@ -137,7 +140,7 @@ def apply_response(replica: Replica, request: v1.SyncRequest, response: v1.SyncR
             position=response.commit_stamp,
             clock_offset=replica.clock.offset,
         )
-        finished = not response.more and not outbox.unanswered_count()
+        finished = not response.more and not outbox.waits()
         if finished:
             set_meta(sql, synced_at=server_time)
             if bodies:
@@ -164,18 +167,18 @@ def stands(sql: sqlite3.Connection, request: v1.SyncRequest) -> bool:
 def is_current(replica: Replica, request: v1.SyncRequest) -> bool:
     """Whether the file still stands where it stood when the request was made."""
     with replica.file.reading() as sql:
-        return _is_current(sql, Outbox(sql, replica.identity), request, bodies_of(request))
+        return _is_current(sql, Outbox(sql, replica.identity).sent(), request, bodies_of(request))
 
 
 def _is_current(
-    sql: sqlite3.Connection, outbox: Outbox, request: v1.SyncRequest, bodies: list[bytes]
+    sql: sqlite3.Connection, sent: Sequence[Sent], request: v1.SyncRequest, bodies: list[bytes]
 ) -> bool:
     """Whether the request can be answered here. Another process may have sent a batch since, under the
     numbers that this request left free."""
     return (
         stands(sql, request)
         and int(get_meta(sql, "answered", 0)) + 1 == request.first_number
-        and outbox.sent_bodies() == bodies
+        and [each.body for each in sent] == bodies
     )
 
 
@@ -183,16 +186,21 @@ def _take_results(
     sql: sqlite3.Connection,
     outbox: Outbox,
     copies: Copies,
+    sent: Sequence[Sent],
     response: v1.SyncResponse,
+    told: Collection[bytes],
     done: Exchanged,
 ) -> None:
     now = from_timestamp(response.server_time)
-    pairs = list(zip(outbox.sent(), response.results, strict=True))
+    pairs = list(zip(sent, response.results, strict=True))
     later = (n for n, (_, r) in enumerate(pairs) if r.status == v1.OPERATION_STATUS_RETRY_LATER)
     taken = next(later, len(pairs))
-    outbox.answer(pairs[:taken])
-    for entry, result in pairs[:taken]:
-        take_result(sql, outbox, copies, entry, result, now, done)
+    outbox.answer(sent[:taken])
+    answered = confirm(sql, pairs[:taken], response.commit_stamp, told)
+    done.pushed += taken - len(answered)
+    outbox.keep_answers(answered)
+    for each, result in answered:
+        take_result(sql, outbox, copies, outbox.entry(each), result, now, done)
     if taken < len(pairs):
         done.retry = True
         outbox.unnumber()

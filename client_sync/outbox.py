@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from client_sync.errors import UNREADABLE, unreadable
 from client_sync.identity import Identity
@@ -44,6 +45,18 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """An operation of the batch that waits for its answer, as it is stored: ``key`` is its memory's id."""
+
+    position: int
+    number: int
+    operation_id: bytes
+    body: bytes
+    key: bytes
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """What to send: bodies numbered from ``first_number``, behind the chain ``chain``."""
 
@@ -53,6 +66,10 @@ class Batch:
 
 
 _COLUMNS = "position, number, operation_id, body, result"
+_WAITING = """
+SELECT position, number, operation_id, body, memory_id, kind FROM outbox
+WHERE result IS NULL ORDER BY position
+"""
 
 
 class Outbox:
@@ -88,6 +105,10 @@ class Outbox:
         """How many operations no answer came for."""
         (count,) = self._sql.execute("SELECT count(*) FROM outbox WHERE result IS NULL").fetchone()
         return int(count)
+
+    def waits(self) -> bool:
+        """Whether there is an operation that no answer came for."""
+        return self._sql.execute("SELECT 1 FROM outbox WHERE result IS NULL LIMIT 1").fetchone() is not None
 
     def passed(self, commit_stamp: int) -> list[Entry]:
         """The answered operations whose place in the feed is at or before ``commit_stamp``."""
@@ -169,7 +190,7 @@ class Outbox:
         body = encode(operation, self.replica)
         self._sql.execute("UPDATE outbox SET body = ? WHERE position = ?", (body, entry.position))
 
-    def drop(self, entries: Iterable[Entry]) -> None:
+    def drop(self, entries: Iterable[Entry | Sent]) -> None:
         """Take operations out."""
         self._sql.executemany("DELETE FROM outbox WHERE position = ?", [(e.position,) for e in entries])
 
@@ -180,12 +201,18 @@ class Outbox:
         bodies = self.sent_bodies() or (self._number(answered + 1) if new else [])
         return Batch(answered + 1, chain, tuple(bodies))
 
+    def sent(self) -> list[Sent]:
+        """The batch that waits for its answer, in the order of its numbers: the oldest of what waits."""
+        rows = self._sql.execute(_WAITING)
+        return [Sent(*row) for row in takewhile(lambda row: row[1] is not None, rows)]
+
     def sent_bodies(self) -> list[bytes]:
         """The operations of the batch that waits for its answer, as they were sent."""
-        rows = self._sql.execute(
-            "SELECT body FROM outbox WHERE number IS NOT NULL AND result IS NULL ORDER BY number"
-        )
-        return [row[0] for row in rows]
+        return [each.body for each in self.sent()]
+
+    def entry(self, sent: Sent) -> Entry:
+        """A sent operation, read."""
+        return self._entry((sent.position, sent.number, sent.operation_id, sent.body, None))
 
     def number_single(self) -> None:
         """Number the operation that waits, where it is the only one, as the next batch."""
@@ -211,21 +238,15 @@ class Outbox:
         self._sql.executemany("UPDATE outbox SET number = ?, operation_id = ? WHERE position = ?", numbered)
         return bodies
 
-    def sent(self) -> list[Entry]:
-        """The batch that waits for its answer, in the order of its numbers."""
-        return self._entries("number IS NOT NULL AND result IS NULL")
-
-    def answer(self, answered: Sequence[tuple[Entry, v1.OperationResult]]) -> None:
-        """Note the answers of the first operations that were sent, in the order of their numbers."""
+    def answer(self, answered: Sequence[Sent]) -> None:
+        """Note that the first operations that were sent were answered, in the order of their numbers."""
         if not answered:
             return
         chain = bytes(get_meta(self._sql, "chain", NO_CHAIN))
-        for entry, _ in answered:
-            chain = next_chain(chain, entry.body)
-        latest = max(entry.operation.stamp.time for entry, _ in answered)
-        accepted = max(int(get_meta(self._sql, "accepted_time", 0)), latest)
-        set_meta(self._sql, answered=answered[-1][0].number, chain=chain, accepted_time=accepted)
-        self.keep_answers(answered)
+        for each in answered:
+            chain = next_chain(chain, each.body)
+        accepted = max(int(get_meta(self._sql, "accepted_time", 0)), *map(_time, answered))
+        set_meta(self._sql, answered=answered[-1].number, chain=chain, accepted_time=accepted)
 
     def unnumber(self) -> None:
         """Take the numbers back of what the server did not take: it is batched anew."""
@@ -233,7 +254,7 @@ class Outbox:
             "UPDATE outbox SET number = NULL, operation_id = NULL WHERE number IS NOT NULL AND result IS NULL"
         )
 
-    def keep_answers(self, answered: Iterable[tuple[Entry, v1.OperationResult]]) -> None:
+    def keep_answers(self, answered: Iterable[tuple[Entry | Sent, v1.OperationResult]]) -> None:
         """Keep operations with their answers until the cursor passes them."""
         self._sql.executemany(
             "UPDATE outbox SET result = ?, commit_stamp = ? WHERE position = ?",
@@ -299,6 +320,13 @@ class Outbox:
             touched.add(operation.memory_id)
         set_meta(self._sql, clock_time=clock.last)
         return touched
+
+
+def _time(sent: Sent) -> int:
+    try:
+        return v1.Operation.FromString(sent.body).time
+    except UNREADABLE as error:
+        raise unreadable("an operation", error) from error
 
 
 def _keeps(created: Memory, after: Memory) -> bool:

@@ -173,7 +173,7 @@ class _Run:
             self._recoveries += 1
             return self._recoveries > 1
         with self._replica.file.reading() as sql:
-            return Outbox(sql, self._replica.identity).unanswered_count() == 0
+            return not Outbox(sql, self._replica.identity).waits()
 
     def _follow(self, directive: v1.Directive.ValueType, request: v1.SyncRequest) -> None:
         if directive == v1.DIRECTIVE_FORK and not is_current(self._replica, request):
@@ -259,7 +259,7 @@ def _apply_watch(replica: Replica, response: v1.WatchResponse) -> SyncReport | N
         if not recovering and get_meta(sql, "cursor", "") != response.from_sync_at:
             echo = response.commit_stamp <= int(get_meta(sql, "position", 0))  # it came by another way
             return report if echo else None
-        if recovering or outbox.sent_bodies():
+        if recovering or outbox.sent():
             return None
         copies = Copies(sql, replica.identity, outbox)
         changes = open_page(response.page)
