@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -11,6 +11,7 @@ from scrubjay import v1
 from scrubjay.errors import CursorInvalid, InvalidField, PrincipalMismatch, Unavailable
 from scrubjay.feed import MAX_PAGE_BYTES, PACKED_FROM_BYTES, pack, seal_page
 from scrubjay.memory import Micros, Subject, Viewer, id_bytes
+from scrubjay.operation import OperationId
 from scrubjay.wire import to_timestamp
 from server.cursor import Cursors
 from server.ending import Ending
@@ -184,28 +185,30 @@ class SyncService:
         caller: Caller,
         now: Micros,
     ) -> Merged | v1.Directive.ValueType:
-        directive = place.shard.standing(pull, upload)
-        if isinstance(directive, int):
-            return directive
-        arrived = self._read(place, arrive(upload, place.viewer.client_id, place.subject))
+        arrived = arrive(upload, place.viewer.client_id, place.subject)
+        saying = [one.operation_id for one in arrived if one.content is not None]
+        known = place.shard.known_operations(pull, upload, saying)
+        if isinstance(known, int):
+            return known
+        arrived = self._read(place.tenant, arrived, known)
         sender = Sender(
             place.viewer, _author(caller, upload, request.spell), upload.replica_id, place.subject
         )
         merged = place.shard.take(place.key, place.tenant.space, sender, upload, arrived, now)
         return v1.DIRECTIVE_FORK if merged is None else merged
 
-    def _read(self, place: Place, arrived: list[Arrived]) -> list[Arrived]:
-        """The operations with what is read of the contents that they write, and those contents' vectors.
-        Without the model, they have none."""
-        texts = {n: text for n, one in enumerate(arrived) if (text := one.content) is not None}
-        if texts:
-            ids = [arrived[n].operation_id for n in texts]
-            known = place.shard.known_operations(place.tenant.incarnation, ids)
-            texts = {n: text for n, text in texts.items() if arrived[n].operation_id not in known}
+    def _read(self, tenant: Tenant, arrived: list[Arrived], known: Container[OperationId]) -> list[Arrived]:
+        """The operations with what is read of the contents that they write, and those contents' vectors, but
+        for those that are ``known``. Without the model, they have none."""
+        texts = {
+            n: text
+            for n, one in enumerate(arrived)
+            if (text := one.content) is not None and one.operation_id not in known
+        }
         if not texts:
             return arrived
         try:
-            vectors = self._vectors_of(place.tenant, list(texts.values()))
+            vectors = self._vectors_of(tenant, list(texts.values()))
         except Unavailable:
             return arrived
         made = dict(zip(texts, vectors, strict=True))

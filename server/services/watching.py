@@ -32,7 +32,7 @@ def watch(
     Raises CursorAhead.
     """
     due = True
-    with shard.hub.subscribe(pull.key) as subscription:
+    with shard.hub.subscribe(pull.key, pull.viewer.client_id) as subscription:
         ending.on_end(subscription.close)
         while not ending.over:
             pulled = shard.pull(pull)

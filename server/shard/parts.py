@@ -15,7 +15,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from scrubjay.errors import RequestIdReused, RevisionNotReached
-from scrubjay.memory import Micros
+from scrubjay.memory import ClientId, Micros
 from scrubjay.stamp import CommitStamp
 from server.counting import AccessCounter
 from server.index.cache import StreamCache
@@ -29,7 +29,7 @@ from server.store.memory_store import (
     Writing,
 )
 from server.store.stocks import Stock
-from server.watch import WatchHub
+from server.watch import NOBODY, WatchHub
 from tenants.tenant import Incarnation
 
 Answer = TypeVar("Answer", bound=Message)
@@ -152,14 +152,15 @@ class ShardParts:
 
         return self._store.write(locked, once, tenant=request.incarnation)
 
-    def write_stream(self, key: StreamKey, unit: Callable[[Writing], T]) -> T:
-        """Run ``unit`` under the head of one stream; what it returned, once it is committed."""
+    def write_stream(self, key: StreamKey, unit: Callable[[Writing], T], by: ClientId = NOBODY) -> T:
+        """Run ``unit`` under the head of one stream; what it returned, once it is committed. ``by`` is the
+        device that writes, if it is one: it need not hurry to hear of it."""
 
         def noted(writing: Writing) -> T:
             result = unit(writing)
             head = writing.advanced.get(key)
             if head is not None:
-                writing.on_commit(lambda: self._note({key: head.head}))
+                writing.on_commit(lambda: self._note({key: head.head}, by))
                 writing.on_commit(lambda: self._count(writing))
             return result
 
@@ -169,8 +170,8 @@ class ShardParts:
         for (incarnation, key_id), memories in writing.made.items():
             self._count_made(incarnation, key_id, memories)
 
-    def _note(self, heads: Mapping[StreamKey, CommitStamp]) -> None:
+    def _note(self, heads: Mapping[StreamKey, CommitStamp], by: ClientId = NOBODY) -> None:
         for key, head in heads.items():
             self.highest = max(self.highest, head)
             self._cache.note(key, head)
-            self.hub.notify(key, head)
+            self.hub.notify(key, head, by)

@@ -45,15 +45,16 @@ class ShardSync(ShardParts):
         with self._store.read() as reading:
             return read_page(reading, key, subject, viewer, position, max_bytes=max_bytes)
 
-    def standing(self, pull: Pull, upload: Upload) -> Position | v1.Directive.ValueType:
-        """Where a pull begins, or what its replica must do before anything of it is taken."""
+    def known_operations(
+        self, pull: Pull, upload: Upload, ids: Sequence[OperationId]
+    ) -> set[OperationId] | v1.Directive.ValueType:
+        """Those of the operations that have a result, or what the pull's replica must do before anything of
+        its upload is taken."""
         with self._store.read() as reading:
-            return standing(reading, pull, upload)
-
-    def known_operations(self, incarnation: Incarnation, ids: Sequence[OperationId]) -> set[OperationId]:
-        """Those of the operations that have a result."""
-        with self._store.read() as reading:
-            return set(reading.operation_results(incarnation, ids))
+            position = standing(reading, pull, upload)
+            if not isinstance(position, Position):
+                return position
+            return set(reading.operation_results(pull.key.incarnation, ids))
 
     def take(
         self,
@@ -66,7 +67,9 @@ class ShardSync(ShardParts):
     ) -> Merged | None:
         """Take an upload; None, and nothing taken, for a fork."""
         return self.write_stream(
-            key, lambda writing: take_upload(writing, key, space, sender, upload, arrived, now)
+            key,
+            lambda writing: take_upload(writing, key, space, sender, upload, arrived, now),
+            by=sender.viewer.client_id,
         )
 
     def pull(

@@ -11,15 +11,18 @@ from contextlib import closing, contextmanager
 import psycopg
 import pytest
 
+from scrubjay.memory import ClientId
 from scrubjay.stamp import CommitStamp
 from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore, StreamKey, Writing
-from server.watch import ANY_HEAD, Subscription, WatchHub
+from server.watch import ANY_HEAD, ECHO_SECONDS, NOBODY, Subscription, WatchHub
 from tests.stored import ACME, ALICE, BOB, add, insert, memory
 
 PATIENCE = 20
 AT_ONCE = 0
+LONG = 10 * PATIENCE
 NOTHING = CommitStamp(0)
+PHONE, LAPTOP = ClientId("phone"), ClientId("laptop")
 ONE, TWO, THREE = (CommitStamp(n) for n in (1, 2, 3))
 
 
@@ -92,6 +95,47 @@ def test_whoever_may_have_missed_something_is_woken(hub: WatchHub) -> None:
     with hub.subscribe(ALICE) as alice, hub.subscribe(BOB) as bob:
         hub.notify_all()
         assert alice.wait(AT_ONCE, THREE) == bob.wait(AT_ONCE, THREE) == ANY_HEAD
+
+
+def test_a_device_hears_of_its_own_write_when_it_no_longer_hurries(hub: WatchHub) -> None:
+    with hub.subscribe(ALICE, PHONE) as phone, hub.subscribe(ALICE, LAPTOP) as laptop:
+        hub.notify(ALICE, ONE, PHONE)
+        began = time.monotonic()
+        assert phone.wait(AT_ONCE, NOTHING) == ONE
+        assert time.monotonic() - began >= ECHO_SECONDS
+        assert laptop.wait(AT_ONCE, NOTHING) == ONE
+
+
+@pytest.mark.parametrize("by", [LAPTOP, NOBODY])
+def test_what_others_write_is_heard_at_once_behind_an_own_write_too(
+    hub: WatchHub, monkeypatch: pytest.MonkeyPatch, by: ClientId
+) -> None:
+    monkeypatch.setattr("server.watch.ECHO_SECONDS", LONG)
+    with (
+        hub.subscribe(ALICE, PHONE) as phone,
+        waiting(lambda: phone.wait(PATIENCE, NOTHING)) as given,
+    ):
+        hub.notify(ALICE, ONE, PHONE)
+        hub.notify(ALICE, TWO, by)
+    assert given == [TWO]
+
+
+def test_an_own_write_that_the_database_tells_too_is_still_an_own_one(hub: WatchHub) -> None:
+    with hub.subscribe(ALICE, PHONE) as phone:
+        hub.notify(ALICE, ONE, PHONE)
+        hub.notify(ALICE, ONE)
+        began = time.monotonic()
+        assert phone.wait(AT_ONCE, NOTHING) == ONE
+        assert time.monotonic() - began >= ECHO_SECONDS
+
+
+def test_a_subscription_that_closes_waits_for_no_echo(hub: WatchHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("server.watch.ECHO_SECONDS", LONG)
+    phone = hub.subscribe(ALICE, PHONE)
+    with waiting(lambda: phone.wait(PATIENCE, NOTHING)) as given:
+        hub.notify(ALICE, ONE, PHONE)
+        phone.close()
+    assert given == [None]
 
 
 # --- between servers ------------------------------------------------------------------------------
