@@ -5,9 +5,7 @@ Each may be interrupted anywhere: called again with the same file, it goes on wh
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +13,7 @@ import typer
 
 from scrubjay import v1
 from tenants.cli import LOCAL_SERVER, AdminKey, AsJson, Server, TenantId, admin, fail
+from tenants.digest import file_digest
 from tenants.operation_commands import NoWait, bar, follow, report
 from tenants.screen import operation_table, show
 
@@ -25,7 +24,6 @@ _ENDED_BADLY = (v1.OPERATION_STATE_FAILED, v1.OPERATION_STATE_CANCELLED)
 
 ExportFile = Annotated[Path, typer.Argument(help="Where it goes; such as acme.jsonl.gz.", dir_okay=False)]
 ImportFile = Annotated[Path, typer.Argument(help="What export wrote.", exists=True, dir_okay=False)]
-Progress = Callable[[int], object]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -52,7 +50,7 @@ def export(
             report(stub, ended, no_wait=True, as_json=as_json)
         told = ended.result.export_tenant
         _download(stub, tenant_id, ended.operation.id, part, told.size_bytes)
-    digest = _digest(part, lambda _: None)
+    digest = file_digest(part)
     note.unlink()
     if digest != told.sha256:
         part.unlink()
@@ -133,7 +131,7 @@ def _upload(stub: v1.TenantAdminServiceStub, tenant_id: str, path: Path) -> str:
     size = path.stat().st_size
     with bar() as progress, path.open("rb") as file:
         task = progress.add_task("read", total=size)
-        digest = _digest(path, lambda done: progress.update(task, completed=done))
+        digest = file_digest(path, lambda done: progress.update(task, completed=done))
         request = v1.UploadImportRequest(tenant_id=tenant_id, upload_id=digest)
         there = stub.UploadImport(request).size_bytes
         progress.update(task, description="upload", completed=there)
@@ -143,13 +141,3 @@ def _upload(stub: v1.TenantAdminServiceStub, tenant_id: str, path: Path) -> str:
             there = stub.UploadImport(request, timeout=UPLOAD_SECONDS).size_bytes
             progress.update(task, completed=there)
     return digest
-
-
-def _digest(path: Path, report_read: Progress) -> str:
-    digest, done = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            digest.update(chunk)
-            done += len(chunk)
-            report_read(done)
-    return digest.hexdigest()

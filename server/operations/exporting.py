@@ -9,7 +9,6 @@ Whoever goes on where the file is not, another server, writes it anew.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +23,8 @@ from server.archive.lines import Line, Seal, encoded, settings_line, stream_line
 from server.operations.conductor import Phase, Plan, Task
 from server.router import Router
 from server.store.memory_store import StreamKey
+from tenants.digest import file_digest
 from tenants.tenant import Tenant
-
-_READ_BYTES = 1024 * 1024
 
 
 class Exporter:
@@ -137,14 +135,3 @@ def _number(noted: object) -> int:
 
 def _counts(noted: Any) -> dict[str, int]:
     return dict(noted or {})
-
-
-def file_digest(path: Path, report: Callable[[int], object]) -> str:
-    """A file's SHA-256, in hexadecimal; ``report`` is told how many bytes were read."""
-    digest, done = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-            done += len(chunk)
-            report(done)
-    return digest.hexdigest()

@@ -26,7 +26,6 @@ from server.archive.folder import Archives
 from server.archive.reading import RecordReader, examine
 from server.archive.records import Stream, content_of
 from server.operations.conductor import Phase, Plan, Task
-from server.operations.exporting import file_digest
 from server.operations.imported import Batch, changes, counts, job_of, noted, result, told
 from server.providers.embedder import Embedder, TextKind
 from server.router import Router
@@ -34,6 +33,7 @@ from server.shard import Shard
 from server.store.exporting import NO_UUID, Unread
 from server.store.importing import OpenedStream
 from server.store.vector_codec import encode_vectors
+from tenants.digest import file_digest
 from tenants.registry import TenantChanges
 from tenants.tenant import Incarnation, Tenant
 
