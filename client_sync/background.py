@@ -17,6 +17,7 @@ from typing import Protocol, Self
 from client_sync.backoff import full_jitter
 from client_sync.credentials import CredentialsDamaged, CredentialsMissing
 from client_sync.errors import ReplicaClosed, ReplicaDamaged, UpgradeNeeded, Wiped
+from client_sync.outbox import Outbox
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
 from client_sync.sync import Progress, SyncReport, apply_watch, synchronize
@@ -87,7 +88,9 @@ class BackgroundSync:
         self._jitter = jitter
         self._wait = wait
         self._wake = threading.Event()
-        """There is something to synchronize."""
+        """There may be something to synchronize."""
+        self._asked = threading.Event()
+        """There is something for sure: not only a write, which may be on its way already."""
         self._synchronized = threading.Event()
         self._stopping = threading.Event()
         self._reachable = threading.Event()
@@ -103,13 +106,17 @@ class BackgroundSync:
 
     def start(self) -> None:
         """Begin; once."""
-        self._replica.on_write(self._wake.set)
-        self._wake.set()
+        self._replica.on_write(self.wake)
+        self._ask()
         for thread in self._threads:
             thread.start()
 
     def wake(self) -> None:
         """Synchronize soon, as after a write: another program wrote into the replica."""
+        self._wake.set()
+
+    def _ask(self) -> None:
+        self._asked.set()
         self._wake.set()
 
     def stop(self) -> None:
@@ -152,18 +159,23 @@ class BackgroundSync:
             self._reachable.clear()
             if self._stopping.is_set():  # looked at behind the clearing, which may undo what _end set
                 return
-            if self._synchronize():
+            if self._synchronize_once():
                 if failures:
                     self._recovered.set()
                 failures = 0
                 continue
-            self._wake.set()
+            self._ask()
             self._wait(self._reachable, self._delay(failures))
             failures += 1
 
-    def _synchronize(self) -> bool:
-        """Whether everything was exchanged."""
+    def _synchronize_once(self) -> bool:
+        """Whether everything was exchanged. A write alone that was taken along meanwhile asks for nothing."""
+        asked = self._asked.is_set()
+        if asked:
+            self._asked.clear()
         try:
+            if not asked and self._is_sent():
+                return True
             report = synchronize(self._replica, self._remote, progress=self._unless_stopping)
         except _Stopped:
             return False
@@ -173,6 +185,10 @@ class BackgroundSync:
         self._synchronized.set()
         self._tell(report)
         return report.unsent == 0 and not report.to_forget
+
+    def _is_sent(self) -> bool:
+        with self._replica.file.reading() as sql:
+            return Outbox(sql, self._replica.identity).unanswered_count() == 0
 
     def _unless_stopping(self, _: Progress) -> None:
         if self._stopping.is_set():
@@ -192,7 +208,7 @@ class BackgroundSync:
                 self._watch()
             except Exception as error:
                 self._fail(error)
-            self._wake.set()  # in place of the news that nobody brings now
+            self._ask()  # in place of the news that nobody brings now
             if time.monotonic() - began >= STEADY_SECONDS:
                 failures = 0
             self._wait(self._recovered, self._delay(failures))
@@ -219,7 +235,7 @@ class BackgroundSync:
         if report is not None:
             self._tell(report)
         if report is None or report.to_forget or report.unsent:  # maybe of another process
-            self._wake.set()
+            self._ask()
 
     # --- both -------------------------------------------------------------------------------------
 

@@ -235,6 +235,17 @@ def test_news_that_do_not_fit_are_fetched(world: World, response: v1.WatchRespon
     assert world.errors == []
 
 
+def test_a_write_that_was_taken_along_asks_for_nothing_more(world: World) -> None:
+    with world.background() as background:
+        world.replica.add("likes tea")
+        eventually(lambda: world.reports and world.server.streams)
+        sent = len(world.server.requests)
+        for _ in range(5):  # as its own wake-up does, where it comes late
+            background.wake()
+            eventually(lambda: not background._wake.is_set())
+    assert len(world.server.requests) == sent
+
+
 def test_what_another_process_wrote_is_sent_with_the_next_sign_of_life(world: World) -> None:
     with world.background():
         stream = world.stream
