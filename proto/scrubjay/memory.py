@@ -332,7 +332,7 @@ def violations(memory: Memory) -> list[FieldViolation]:
 def edit_violations(memory: Memory, fields: Iterable[str]) -> list[FieldViolation]:
     """The rules that a memory breaks since an edit of these registers; it broke none before."""
     kinds = {field.partition(".")[0] for field in fields}
-    rules = dict.fromkeys(rule for kind, rule in _RULE_OF.items() if kind in kinds)
+    rules = dict.fromkeys(_RULE_OF[kind] for kind in sorted(kinds) if kind in _RULE_OF)
     return [v for rule in rules for v in rule(memory) if v is not None]
 
 
