@@ -5,9 +5,8 @@ is lost. ``python deploy/drills/clone.py``
 from __future__ import annotations
 
 import json
-import sys
 
-from stage import DrillFailed, Stage, stage
+from stage import DrillFailed, Stage, perform
 
 NOTE = "The spare key is under the blue pot"
 ON_PHONE = "Written on the phone"
@@ -18,18 +17,6 @@ REFRESH = (
     ' DeviceCredentials; given = DeviceCredentials.load(f"{sys.argv[1]}/device.json");'
     " Remote(given.target, given).replace_token(given.token)'"
 )
-
-
-def main() -> int:
-    """Run the drill; 1 where a step did not end as it must."""
-    try:
-        with stage() as place:
-            drill(place)
-    except DrillFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print("\nBoth folders hold everything that was written in either.")
-    return 0
 
 
 def drill(place: Stage) -> None:
@@ -73,4 +60,4 @@ def drill(place: Stage) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    perform(drill, "Both folders hold everything that was written in either.")

@@ -4,26 +4,12 @@ held comes back. ``python deploy/drills/restore.py``
 
 from __future__ import annotations
 
-import sys
-
-from stage import DrillFailed, Stage, stage
+from stage import DrillFailed, Stage, perform
 
 OLD = "The dentist is on Friday"
 LATER = "The parcel is at the neighbour's"
 UNSENT = "Water the fern on Sunday"
 DEAD = "The old door code is 4711"
-
-
-def main() -> int:
-    """Run the drill; 1 where a step did not end as it must."""
-    try:
-        with stage() as place:
-            drill(place)
-    except DrillFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print("\nWhat the devices held is back, and what was deleted stays deleted.")
-    return 0
 
 
 def drill(place: Stage) -> None:
@@ -76,4 +62,4 @@ def drill(place: Stage) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    perform(drill, "What the devices held is back, and what was deleted stays deleted.")

@@ -111,6 +111,16 @@ class Stage:
             raise DrillFailed(f"{home} does not hold just {sorted(texts)}")
 
 
+def perform(drill: Callable[[Stage], None], shown: str) -> None:
+    """Run a drill and say what it has ``shown``; end with 1 where a step did not end as it must."""
+    try:
+        with stage() as place:
+            drill(place)
+    except DrillFailed as error:
+        sys.exit(f"error: {error}")
+    print(f"\n{shown}")
+
+
 @contextmanager
 def stage() -> Iterator[Stage]:
     """A stage that is gone afterwards."""
