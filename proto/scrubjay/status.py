@@ -6,8 +6,8 @@ base64. HTTP/2 peers refuse trailers past 8 KB, so every part here has a bound i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, MutableSequence
+from typing import Any, TypeVar
 
 from google.protobuf import duration_pb2
 from google.protobuf.message import Message
@@ -77,28 +77,28 @@ def _details(error: ScrubjayError, metadata: Mapping[str, str]) -> Iterator[Mess
 
 def _bad_request(violations: tuple[FieldViolation, ...], room: int) -> error_details_pb2.BadRequest:
     request = error_details_pb2.BadRequest()
-    for violation in violations[:MAX_VIOLATIONS]:
-        request.field_violations.add(
-            field=_clip(violation.field, _MAX_PATH_BYTES),
-            description=_clip(violation.description, _MAX_TEXT_BYTES),
-        )
-        if request.ByteSize() > room:
-            del request.field_violations[-1]
-            break
+    for one in violations[:MAX_VIOLATIONS]:
+        request.field_violations.add(field=_clip(one.field, _MAX_PATH_BYTES), description=_told(one))
+    _shorten(request, request.field_violations, room)
     return request
 
 
 def _quota_failure(violations: tuple[QuotaViolation, ...], room: int) -> error_details_pb2.QuotaFailure:
     failure = error_details_pb2.QuotaFailure()
-    for violation in violations[:MAX_VIOLATIONS]:
-        failure.violations.add(
-            subject=_clip(violation.subject, _MAX_PATH_BYTES),
-            description=_clip(violation.description, _MAX_TEXT_BYTES),
-        )
-        if failure.ByteSize() > room:
-            del failure.violations[-1]
-            break
+    for one in violations[:MAX_VIOLATIONS]:
+        failure.violations.add(subject=_clip(one.subject, _MAX_PATH_BYTES), description=_told(one))
+    _shorten(failure, failure.violations, room)
     return failure
+
+
+def _told(violation: FieldViolation | QuotaViolation) -> str:
+    return _clip(violation.description, _MAX_TEXT_BYTES)
+
+
+def _shorten(detail: Message, violations: MutableSequence[Any], room: int) -> None:
+    """Leave out the last violations of a detail that has more than ``room`` bytes."""
+    while violations and detail.ByteSize() > room:
+        del violations[-1]
 
 
 def _clip(text: str, max_bytes: int) -> str:
