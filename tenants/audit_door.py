@@ -16,6 +16,7 @@ from tenants.admin_parts import AdminParts
 from tenants.audit import Act
 from tenants.credentials import is_key_id
 from tenants.messages import audit_message
+from tenants.ownership import life_of
 from tenants.page import page_of
 from tenants.tenant import Caller, tenant_id_violation
 
@@ -42,11 +43,8 @@ class AuditDoor:
         self, request: v1.ListAuditEventsRequest, caller: Caller
     ) -> v1.ListAuditEventsResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound."""
-        check(tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None)
-        check_reader(caller, request.tenant_id)
-        if request.tenant_id:
-            self._registry.get_tenant(request.tenant_id)
-        life = None if caller.tenant is None else caller.tenant.incarnation
+        self._check_reader(caller, request.tenant_id)
+        life = life_of(caller)
         purpose = f"audit events of {life or request.tenant_id}"
         page, token = page_of(
             request,
@@ -74,6 +72,16 @@ class AuditDoor:
             at_end=found.at_end,
             cut_number=found.cut,
         )
+
+    def _check_reader(self, caller: Caller, tenant_id: str) -> None:
+        """Whether the caller may read what is about this tenant, or about all.
+
+        Raises InvalidField, RoleNotAllowed, TenantNotFound.
+        """
+        check(tenant_id_violation("tenant_id", tenant_id) if tenant_id else None)
+        check_reader(caller, tenant_id)
+        if tenant_id:
+            self._registry.get_tenant(tenant_id)
 
     def _note_refusal(self, method: str, request: Any, caller: Caller, error: ScrubjayError) -> None:
         own = caller.tenant

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from scrubjay import v1
 from scrubjay.errors import check
 from scrubjay.memory import JsonValue, request_id_violation
-from tenants.audit_door import AuditDoor, audited, check_reader
+from tenants.audit_door import AuditDoor, audited
 from tenants.messages import operation_message
 from tenants.operation import Kind, TenantOperation
-from tenants.ownership import check_own, request_key
+from tenants.ownership import check_own, life_of, request_key
 from tenants.page import page_of
-from tenants.tenant import Caller, Incarnation, Tenant, tenant_id_violation
+from tenants.tenant import Caller, Tenant, tenant_id_violation
 from tenants.validation import named_violation, wait_seconds
 
 LOOK_SECONDS = 0.2
@@ -56,11 +56,8 @@ class OperationDoor(AuditDoor):
         self, request: v1.ListTenantOperationsRequest, caller: Caller
     ) -> v1.ListTenantOperationsResponse:
         """Raises InvalidField, RoleNotAllowed, TenantNotFound."""
-        check(tenant_id_violation("tenant_id", request.tenant_id) if request.tenant_id else None)
-        check_reader(caller, request.tenant_id)
-        if request.tenant_id:
-            self._registry.get_tenant(request.tenant_id)
-        life = _life(caller)
+        self._check_reader(caller, request.tenant_id)
+        life = life_of(caller)
         purpose = f"operations of {life or request.tenant_id} {request.open_only}"
         find = self._registry.operations.list_operations
         page, token = page_of(
@@ -85,7 +82,7 @@ class OperationDoor(AuditDoor):
         )
         cancelled = self._registry.operations.cancel(
             request.operation_id,
-            _life(caller),
+            life_of(caller),
             now=self._clock(),
             request=request_key(request.request_id, caller),
         )
@@ -146,9 +143,4 @@ class OperationDoor(AuditDoor):
 
     def _operation(self, operation_id: str, caller: Caller) -> TenantOperation:
         check(named_violation("operation_id", operation_id, "an operation"))
-        return self._registry.operations.get(operation_id, _life(caller))
-
-
-def _life(caller: Caller) -> Incarnation | None:
-    """Whose operations the caller sees: a platform admin all of them."""
-    return None if caller.tenant is None else caller.tenant.incarnation
+        return self._registry.operations.get(operation_id, life_of(caller))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scrubjay.errors import RoleNotAllowed, TenantNotFound
 from tenants.registry import RequestKey
-from tenants.tenant import Caller
+from tenants.tenant import Caller, Incarnation
 
 
 def check_own(caller: Caller, tenant_id: str) -> None:
@@ -20,7 +20,11 @@ def check_own(caller: Caller, tenant_id: str) -> None:
         raise TenantNotFound(tenant_id)
 
 
+def life_of(caller: Caller) -> Incarnation | None:
+    """The life of a tenant that the caller sees; a platform admin sees all, None."""
+    return None if caller.tenant is None else caller.tenant.incarnation
+
+
 def request_key(request_id: str, caller: Caller) -> RequestKey:
     """The request, as one of the caller's."""
-    scope = "" if caller.tenant is None else caller.tenant.incarnation
-    return RequestKey(request_id, scope, caller.key_id, caller.role)
+    return RequestKey(request_id, life_of(caller) or "", caller.key_id, caller.role)

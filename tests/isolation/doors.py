@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from server.snapshots import Snapshots
 from server.store import copying
 from server.store.moved_rows import RowStatements
 from server.store.rows import StreamKey
+from tenants import page
 from tenants.registry.registry import Registry
 from tenants.tenant import Incarnation, Role
 from tests.isolation.guards import GUARDS, Guard, guard
@@ -60,15 +60,10 @@ def page_tokens_of_memories() -> Iterator[None]:
 
 @guard("A page token of an admin's lists is good in one life alone.", anew=True)
 def page_tokens_of_admins() -> Iterator[None]:
-    modules = ("tenant_service", "audit_door", "operation_door", "usage_door")
-
     def change(seal: Any) -> Any:
         return lambda secret, purpose, *rest: seal(secret, purpose.split()[0], *rest)
 
-    with ExitStack() as stack:
-        for module in (importlib.import_module(f"tenants.{name}") for name in modules):
-            for name in ("seal", "unseal"):
-                stack.enter_context(changed(module, name, change))
+    with changed(page, "seal", change), changed(page, "unseal", change):
         yield
 
 
