@@ -196,10 +196,9 @@ def _add_to_stream(
     writing.add_history(
         key,
         [
-            replace(
-                author.history_row(
-                    one.memory, OperationKind.CREATE, first_values(one.memory, stamp), stamp, one.commit_stamp
-                ),
+            author.history_row(
+                one.memory, OperationKind.CREATE, first_values(one.memory, stamp), stamp, one.commit_stamp
+            )._replace(
                 restores=draft.restores,
                 reason=draft.reason,
             )

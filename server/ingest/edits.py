@@ -78,7 +78,7 @@ def update(
         writing.put_vectors(key, space, [(old.memory.id, stamp, encode_vector(edit.vector))])
     guarded = old.memory if private_to(old.memory) else state.memory  # the old values were for its owner
     row = author.history_row(guarded, OperationKind.SET, written(results), stamp, commit_stamp)
-    writing.add_history(key, [replace(row, reason=edit.reason, restores=edit.restores)])
+    writing.add_history(key, [row._replace(reason=edit.reason, restores=edit.restores)])
     return stored, results
 
 
@@ -219,10 +219,9 @@ def bury(
     writing.add_history(
         key,
         [
-            replace(
-                author.history_row(
-                    stored.memory, OperationKind.DELETE, last_text(stored.state, stamp), stamp, commit_stamp
-                ),
+            author.history_row(
+                stored.memory, OperationKind.DELETE, last_text(stored.state, stamp), stamp, commit_stamp
+            )._replace(
                 deleted=stored.message,
                 reason=reasons.get(stored.memory.id, ""),
             )

@@ -268,7 +268,7 @@ class Merging(Batch):
                 private_to(stored.memory),
                 outcome_of(changes),
             )
-            self._writes.history.append(replace(row, reason=SAID_AGAIN))
+            self._writes.history.append(row._replace(reason=SAID_AGAIN))
         grave = Grave(memory.id, self._commit_stamp(), operation.stamp, author.client_id, scope="")
         self._bury(grave)
         self._merged[memory.id] = repeat.of

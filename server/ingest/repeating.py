@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from scrubjay.memory import ClientId, Memory, Micros, violations
 from scrubjay.merge import Outcome, State, Write, apply, get
@@ -57,7 +56,7 @@ def say_again(
     if stored is not old:
         writing.replace(key, old, stored)
     row = author.history_row(old.memory, OperationKind.SET, changes, stamp, commit_stamp)
-    writing.add_history(key, [replace(row, reason=SAID_AGAIN)])
+    writing.add_history(key, [row._replace(reason=SAID_AGAIN)])
     return stored, True
 
 

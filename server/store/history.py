@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -26,8 +25,7 @@ class HistoryChange(NamedTuple):
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryRow:
+class HistoryRow(NamedTuple):
     """One operation. ``operation_id`` is a UUID; ``claimed_at`` is when its author says it was made.
 
     ``private_to`` is the only client that may see it, where the memory was private then; else empty.
