@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Delete, Insert, Table, Update, bindparam, delete, func, null, select, tuple_, update
+from sqlalchemy import Delete, Insert, Table, Update, bindparam, delete, func, null, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scrubjay.memory import MemoryId, Micros
-from server.store.lookups import AMONG, ids_value
+from server.store.lookups import AMONG, as_one, ids_value
 from server.store.rows import StreamKey
 from server.store.tables import erasures, graveyard, memories, metadata, requests, streams
 from server.store.transaction import Transaction
@@ -130,7 +130,7 @@ def _some(table: Table, dialect_name: str, *which: Any) -> Any:
     some = select(*rest).where(_of_life(table), *which).limit(bindparam("limit"))
     if dialect_name == "postgresql":
         some = select(*some.cte("chosen").c)  # chosen once, however the plan joins
-    return (rest[0] if len(rest) == 1 else tuple_(*rest)).in_(some)
+    return as_one(rest).in_(some)
 
 
 def _rows(table: Table, dialect_name: str) -> Delete:

@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Table, bindparam, func, select, tuple_, union
+from sqlalchemy import Table, bindparam, func, select, union
 
 from scrubjay.memory import ClientId, MemoryId, Micros
 from scrubjay.stamp import ReplicaId
 from server.store.entities import RelationRow
-from server.store.lookups import AMONG, ids_value
+from server.store.lookups import AMONG, as_one, ids_value
 from server.store.recent_messages import RecentMessage
 from server.store.replicas import WaitingOperation, to_waiting
 from server.store.rows import StreamKey
@@ -121,7 +121,7 @@ def _of(key: StreamKey) -> dict[str, Any]:
 def _page(table: Table, keys: tuple[str, ...], *rest: str) -> Any:
     columns = [table.c[name] for name in keys]
     begin = [bindparam(name, type_=table.c[name].type) for name in keys]
-    behind = tuple_(*columns) > tuple_(*begin) if len(keys) > 1 else columns[0] > begin[0]
+    behind = as_one(columns) > as_one(begin)
     of_stream = table.c.incarnation == bindparam("incarnation"), table.c.stream == bindparam("stream")
     page = select(*columns, *(table.c[name] for name in rest)).where(*of_stream, behind)
     return page.order_by(*columns).limit(bindparam("limit"))

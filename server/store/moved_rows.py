@@ -22,11 +22,11 @@ from sqlalchemy import (
     func,
     select,
     text,
-    tuple_,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.elements import TextClause
 
+from server.store.lookups import as_one
 from server.store.tables import metadata, moves, purges, touched
 from server.store.transaction import Row
 from tenants.tenant import Incarnation
@@ -164,7 +164,7 @@ def _next_page(table: Table) -> Select[Any] | None:
     if not keys:
         return None
     begin = [bindparam(f"key_{column.name}", type_=column.type) for column in keys]
-    return _page(table).where(tuple_(*keys) > tuple_(*begin) if len(keys) > 1 else keys[0] > begin[0])
+    return _page(table).where(as_one(keys) > as_one(begin))
 
 
 def _deletion(table: Table) -> Delete:

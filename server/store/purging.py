@@ -11,12 +11,12 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Delete, Insert, Table, bindparam, delete, func, select, tuple_, update
+from sqlalchemy import Delete, Insert, Table, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scrubjay.memory import Micros
 from scrubjay.stamp import CommitStamp
-from server.store.lookups import AMONG, ids_value
+from server.store.lookups import AMONG, as_one, ids_value
 from server.store.tables import metadata, purges, streams
 from server.store.transaction import Transaction
 from tenants.tenant import Incarnation
@@ -107,8 +107,7 @@ def deletion(table: Table, dialect_name: str) -> Delete:
     if dialect_name == "postgresql":
         # Chosen once, however the plan joins; rows that another server is deleting are its own.
         some = select(*some.with_for_update(skip_locked=True).cte("chosen").c)
-    key = rest[0] if len(rest) == 1 else tuple_(*rest)
-    return delete(table).where(_of_life(table), key.in_(some))
+    return delete(table).where(_of_life(table), as_one(rest).in_(some))
 
 
 def _beginning(insert: Any) -> Insert:
