@@ -34,6 +34,7 @@ from server.services.requests import (
     read_subject,
 )
 from server.services.reranking import asked_rerank, outcome
+from server.shard.finding import PastQuery
 from server.store.memory_store import Extent, StreamKey
 from tenants.tenant import Caller, Tenant
 
@@ -88,8 +89,8 @@ class Finding(MemoryDoor):
         extent, query = sought.extent, sought.query
         shard, memory_id = self._router.shard(tenant), MemoryId(request.memory_id)
         if isinstance(extent, StreamKey) and search.HasField("as_of"):
-            embed = partial(self._embed, tenant)
-            miss = shard.explain_past_miss(extent, tenant.space, query, memory_id, embed, revision)
+            asked = PastQuery(extent, tenant.space, query, partial(self._embed, tenant), revision)
+            miss = shard.explain_past_miss(asked, memory_id)
         else:
             miss = shard.explain_miss(extent, tenant.space, query, memory_id, revision)
         return v1.ExplainMissResponse(
@@ -140,7 +141,8 @@ class Finding(MemoryDoor):
         asked = asked_rerank(request, query.top_k, self._rerankers)
         pool = query if asked is None else replace(query, top_k=asked.pool)
         if isinstance(extent, StreamKey) and request.HasField("as_of"):
-            hits = shard.search_past(extent, tenant.space, pool, partial(self._embed, tenant), revision)
+            embed = partial(self._embed, tenant)
+            hits = shard.search_past(PastQuery(extent, tenant.space, pool, embed, revision))
         else:
             hits = shard.search(extent, tenant.space, pool, revision)
         if asked is None:

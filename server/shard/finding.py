@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 from scrubjay.errors import HistoryForgotten, MemoryDeleted, MemoryNotFound
 from scrubjay.memory import MemoryId
@@ -19,6 +20,21 @@ from server.store.memory_store import (
     Reading,
     StreamKey,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PastQuery:
+    """A search of a stream as it was at the view's ``now``, in whose milliseconds all that was committed
+    counts.
+
+    ``embed`` makes vectors in the ``space`` that the query's is of; ``revision`` is what must be there.
+    """
+
+    key: StreamKey
+    space: str
+    query: Query
+    embed: Embed
+    revision: Mapping[StreamKey, CommitStamp]
 
 
 class ShardFinding(ShardParts):
@@ -68,56 +84,33 @@ class ShardFinding(ShardParts):
     def _resident(self, extent: Extent, space: str, query: Query) -> AbstractContextManager[ResidentStream]:
         return self._cache.reading(extent, space, accesses=query.recipe.decay_per_day < 1)
 
-    def search_past(
-        self,
-        key: StreamKey,
-        space: str,
-        query: Query,
-        embed: Embed,
-        revision: Mapping[StreamKey, CommitStamp],
-    ) -> Sequence[Hit]:
-        """The best hits of the stream as it was at the view's ``now``, in whose milliseconds all that was
-        committed counts. Of those days no access is known. HistoryForgotten."""
-        with self._past(key, space, query, embed, revision) as stream:
-            return search(stream, query)
+    def search_past(self, asked: PastQuery) -> Sequence[Hit]:
+        """The best hits of the stream as it was. Of those days no access is known. HistoryForgotten."""
+        with self._past(asked) as stream:
+            return search(stream, asked.query)
 
-    def explain_past_miss(
-        self,
-        key: StreamKey,
-        space: str,
-        query: Query,
-        memory_id: MemoryId,
-        embed: Embed,
-        revision: Mapping[StreamKey, CommitStamp],
-    ) -> Miss:
+    def explain_past_miss(self, asked: PastQuery, memory_id: MemoryId) -> Miss:
         """``explain_miss`` of ``search_past``. MemoryNotFound where the client may see no such memory of
         then."""
-        with self._past(key, space, query, embed, revision) as stream:
+        with self._past(asked) as stream:
             slot = stream.slot(memory_id)
-            if slot is None or not stream.columns.permits(slot, query.view.client_id):
+            if slot is None or not stream.columns.permits(slot, asked.query.view.client_id):
                 raise MemoryNotFound(memory_id)
-            return explain_miss(stream, query, memory_id)
+            return explain_miss(stream, asked.query, memory_id)
 
     @contextmanager
-    def _past(
-        self,
-        key: StreamKey,
-        space: str,
-        query: Query,
-        embed: Embed,
-        revision: Mapping[StreamKey, CommitStamp],
-    ) -> Iterator[ResidentStream]:
-        end = last_commit_stamp(query.view.now)
-        with self._reading(revision) as reading:
+    def _past(self, asked: PastQuery) -> Iterator[ResidentStream]:
+        key, end = asked.key, last_commit_stamp(asked.query.view.now)
+        with self._reading(asked.revision) as reading:
             head, horizon = reading.head(key), reading.history_horizon(key)
             if end < horizon:
                 raise HistoryForgotten
             newest = max(reading.newest_operation(key), horizon)
             until = newest if newest <= end else max(reading.newest_operation(key, end), horizon)
-        if head is not None and until == newest and query.recipe.decay_per_day == 1:
-            with self._cache.reading(key, space) as stream:
+        if head is not None and until == newest and asked.query.recipe.decay_per_day == 1:
+            with self._cache.reading(key, asked.space) as stream:
                 if stream.applied.get(key.stream, CommitStamp(0)) <= max(head.head, end):
                     yield stream
                     return
-        with self._pasts.reading(key, space, until, embed) as stream:
+        with self._pasts.reading(key, asked.space, until, asked.embed) as stream:
             yield stream
