@@ -4,6 +4,7 @@ wrong, if anything; the others raise InvalidField."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
@@ -22,7 +23,7 @@ from tenants.states import MAX_GRACE_DAYS
 from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, SCOPED, Role, tenant_id_violation
 
 MAX_SCOPES = 32
-"""Each is compared with the scope of every memory that a device is sent."""
+"""Each is compared with the scope of every memory of a stream."""
 
 
 def mask_violations(fields: Collection[str]) -> Iterator[FieldViolation]:
@@ -92,9 +93,18 @@ def named_violation(field_path: str, name: str, thing: str) -> FieldViolation | 
     return name_violation(field_path, name)
 
 
-def sole_subject(
-    request: v1.CreateEnrolmentRequest | v1.EraseSubjectRequest | v1.ExportSubjectRequest,
-) -> Subject:
+class NamesSubject(Protocol):
+    """A request that names a subject."""
+
+    @property
+    def user_id(self) -> str: ...
+    @property
+    def agent_id(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+
+
+def sole_subject(request: NamesSubject) -> Subject:
     """The one subject that the request names."""
     given = [name for name in SUBJECT_FIELDS if getattr(request, name)]
     if len(given) > 1:

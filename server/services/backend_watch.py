@@ -16,11 +16,12 @@ from server.ending import Ending
 from server.feed import BEGINNING, FeedPage, PageChange, Position
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor
-from server.services.requests import MAX_PAGE_BYTES, reached_scopes, sole_subject
+from server.services.requests import MAX_PAGE_BYTES, reached_scopes
 from server.shard import Shard
 from server.store.memory_store import StreamKey
 from tenants.page_token import opened, seal
 from tenants.tenant import Caller
+from tenants.validation import sole_subject
 
 IDLE_SECONDS = 30
 """Between signs of life. Proxies cut streams that are quiet for a minute."""

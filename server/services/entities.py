@@ -17,13 +17,13 @@ from server.services.requests import (
     bounded,
     check_memory_id,
     check_unscoped,
-    sole_subject,
 )
 from server.shard.entities import NEWEST, Entities, Names, Related, Relations
 from server.store.entities import Asking, Links, RelationRow
 from server.store.memory_store import StreamKey
 from tenants.page_token import seal, unseal
 from tenants.tenant import Caller
+from tenants.validation import sole_subject
 
 
 class EntityReads(MemoryDoor):

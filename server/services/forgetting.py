@@ -25,7 +25,6 @@ from server.services.requests import (
     check_scopes,
     check_unscoped,
     fitting,
-    sole_subject,
 )
 from server.services.sentences import why
 from server.shard import Listing, Request, Shard
@@ -33,6 +32,7 @@ from server.store.memory_store import StreamKey, Writing
 from server.store.use_reading import FIRST, Place
 from tenants.page_token import seal, unseal
 from tenants.tenant import Caller
+from tenants.validation import sole_subject
 
 
 class Forgetting(MemoryDoor):

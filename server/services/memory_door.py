@@ -27,9 +27,10 @@ from server.providers.reranker import Reranker
 from server.revision import Revisions
 from server.router import Router, tenant_of
 from server.services.policies import Policies
-from server.services.requests import NamesSubject, check_scopes, narrowing
+from server.services.requests import check_scopes, narrowing
 from server.store.memory_store import StreamKey, Writing
 from tenants.tenant import Caller, Incarnation, Tenant
+from tenants.validation import NamesSubject
 
 
 class Narrows(NamesSubject, Protocol):

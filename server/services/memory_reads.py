@@ -23,12 +23,12 @@ from server.services.requests import (
     check_unscoped,
     fitting,
     read_subject,
-    sole_subject,
 )
 from server.shard import Listing
 from server.store.memory_store import StreamKey
 from tenants.page_token import seal, unseal
 from tenants.tenant import Caller
+from tenants.validation import sole_subject
 
 
 class MemoryReads(MemoryDoor):

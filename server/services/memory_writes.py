@@ -14,11 +14,11 @@ from server.services.masks import edit_of
 from server.services.memory_door import MemoryDoor, author_of, field_results
 from server.services.requests import (
     check_memory_id,
-    sole_subject,
 )
 from server.shard import Request
 from server.store.memory_store import StreamKey, Writing
 from tenants.tenant import Caller
+from tenants.validation import sole_subject
 
 
 class MemoryWrites(MemoryDoor):

@@ -29,14 +29,14 @@ from server.patience import Patience
 from server.router import tenant_of
 from server.services.entities import linked
 from server.services.memory_door import MemoryDoor, token_purpose
-from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_memory_id, sole_subject
+from server.services.requests import DEFAULT_PAGE, MAX_PAGE, bounded, check_memory_id
 from server.shard import Request, Shard
 from server.store.jobs import Job, Progress
 from server.store.memory_store import StreamKey, Writing
 from tenants.operation import OperationState
 from tenants.page_token import seal, unseal
 from tenants.tenant import Caller
-from tenants.validation import wait_seconds
+from tenants.validation import sole_subject, wait_seconds
 
 MAX_OPEN = 1000
 """Operations of one tenant that have not ended: hours of work for a model."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
 
 from scrubjay.errors import InvalidField, RoleNotAllowed, check
 from scrubjay.memory import (
@@ -12,11 +11,11 @@ from scrubjay.memory import (
     Subject,
     is_memory_id,
     name_violation,
-    scope_violation,
     subject_of,
     within,
 )
 from tenants.tenant import Caller
+from tenants.validation import NamesSubject, scope_violations
 
 MAX_BATCH = 100
 """One transaction's work: more would hold other writers of the shard up."""
@@ -29,19 +28,6 @@ MAX_PAGE = 1000
 DEFAULT_PAGE = 100
 MAX_PAGE_BYTES = 3 * 1024 * 1024
 """A page ends here even if more was asked for: clients refuse messages past 4 MiB by default."""
-MAX_SCOPES = 32
-"""Each is compared with every scope of the stream."""
-
-
-class NamesSubject(Protocol):
-    """A request that names a subject."""
-
-    @property
-    def user_id(self) -> str: ...
-    @property
-    def agent_id(self) -> str: ...
-    @property
-    def run_id(self) -> str: ...
 
 
 def read_subject(request: NamesSubject) -> Subject:
@@ -51,14 +37,6 @@ def read_subject(request: NamesSubject) -> Subject:
     if subject is None:
         raise InvalidField.of("user_id", "one of user_id, agent_id and run_id is needed")
     return subject
-
-
-def sole_subject(request: NamesSubject) -> Subject:
-    """The subject of a call that takes exactly one of the three ids."""
-    given = [name for name in SUBJECT_FIELDS if getattr(request, name)]
-    if len(given) > 1:
-        raise InvalidField.of(given[1], f"{' and '.join(given)} are set; exactly one is needed")
-    return read_subject(request)
 
 
 def no_subject(request: NamesSubject) -> None:
@@ -104,9 +82,7 @@ def check_unscoped(caller: Caller, what: str) -> None:
 
 def check_scopes(scopes: Sequence[str]) -> tuple[str, ...]:
     """The scopes of a read."""
-    if len(scopes) > MAX_SCOPES:
-        raise InvalidField.of("scopes", f"has {len(scopes)} scopes; at most {MAX_SCOPES} are allowed")
-    check(*(scope_violation(f"scopes[{n}]", scope) for n, scope in enumerate(scopes)))
+    check(*scope_violations(scopes))
     return tuple(scopes)
 
 

@@ -11,11 +11,11 @@ from server.archive.records.frame import Stream
 from server.archive.values import Fault, Line
 from server.services.learning import MAX_MESSAGE_BYTES
 from server.services.operations import ADD
-from server.services.requests import MAX_SCOPES
 from server.store.exporting import RecentMessages, Unread
 from server.store.recent_messages import KEPT, RecentMessage
 from server.store.replicas import WaitingOperation
 from tenants.tenant import Role
+from tenants.validation import MAX_SCOPES
 
 
 def read_waiting(line: Line, stream: Stream) -> WaitingOperation:
