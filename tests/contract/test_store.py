@@ -309,9 +309,8 @@ def test_a_history_entry_comes_back_as_it_was_given(store: MemoryStore) -> None:
         HistoryChange("content", 1, 2, stamp, base, Outcome.APPLIED_CONCURRENT),
     ]
     (at,) = store.write([ALICE], lambda writing: writing.stamps(ALICE, 1, 5))
-    given = replace(
-        entry(new_id(), at, OperationKind.SET, changes), claimed_at=MIN_MICROS, private_to=ClientId("web")
-    )
+    written = entry(new_id(), at, OperationKind.SET, changes)
+    given = written._replace(claimed_at=MIN_MICROS, private_to=ClientId("web"))
     store.write([ALICE], lambda writing: writing.add_history(ALICE, [given]))
     with store.read() as reading:
         assert reading.history(ACME, ALICE, None, 10) == [given]
