@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import BinaryIO
 
 from client_sync import journal
 from client_sync.copies import Copies, is_burial, is_forgotten, keep_apart
@@ -32,6 +34,8 @@ LOADED_SECONDS = 600.0
 """How long to wait for another process that loads: some GB over a home line."""
 _SNAPSHOT_VERSION = 1
 _PIECE_BYTES = 1 << 20
+_NOTED_MICROS = 1_000_000
+"""How much of a download, in time, a kill may cost: to note each part would take as long as to check it."""
 _HELD = """
 SELECT id FROM rows WHERE commit_stamp > 0 UNION SELECT id FROM beneath WHERE message IS NOT NULL
 """
@@ -173,7 +177,7 @@ def _download_path(replica: Replica) -> Path:
 
 def _forget_download(replica: Replica) -> None:
     with replica.file.transaction(durable=False) as sql:
-        set_meta(sql, resume_token=None, received_bytes=None, received_digest=None)
+        set_meta(sql, resume_token=None, received_bytes=None, received_sum=None)
     _download_path(replica).unlink(missing_ok=True)
 
 
@@ -183,58 +187,85 @@ def _download(replica: Replica, remote: RemoteSync, report: Report | None) -> v1
     with replica.file.reading() as sql:
         token = get_meta(sql, "resume_token", "")
         first_load = not get_meta(sql, "cursor", "")
-    offset, digest = _received(replica, path) if token else (0, hashlib.sha256())
+    offset, checksum = _received(replica, path) if token else (0, 0)
     request = v1.SnapshotRequest(resume_token=token if offset else "", offset=offset)
     if first_load and not offset:
         request.newest = NEWEST_FIRST
-    last: v1.SnapshotResponse | None = None
     with path.open("r+b" if offset else "wb") as file:
         file.truncate(offset)
         file.seek(offset)
-        for response in remote.snapshot(request):
-            if response.newest_page:
-                _show_newest(replica, response)
-            if response.chunk:
-                _check_chunk(response, file.tell())
-                file.write(response.chunk)
-                file.flush()
-                digest.update(response.chunk)
-            if response.total_bytes:
-                last = response
-                _note_received(replica, response.resume_token, file.tell(), digest.digest())
-                if report is not None:
-                    report(file.tell(), response.total_bytes)
-        size = file.tell()
+        received = _Received(replica, file, checksum)
+        try:
+            for response in remote.snapshot(request):
+                if response.newest_page:
+                    _show_newest(replica, response)
+                if response.total_bytes:
+                    received.take(response)
+                    if report is not None:
+                        report(received.size, response.total_bytes)
+        except Exception:
+            received.note()  # the next attempt goes on from here
+            raise
+    last, size = received.last, received.size
     if last is None or size != last.total_bytes:
+        received.note()
         raise TransferBroken(f"the snapshot ended behind {size} bytes; it goes on from there next time")
     return last
 
 
-def _received(replica: Replica, path: Path) -> tuple[int, hashlib._Hash]:
-    """How many bytes of an earlier attempt are here as they came, and their digest: all that were noted, or
+def _received(replica: Replica, path: Path) -> tuple[int, int]:
+    """How many bytes of an earlier attempt are here as they came, and their CRC-32: all that were noted, or
     none. A machine that stops may leave zeros in place of what it wrote last."""
     with replica.file.reading() as sql:
-        size, noted = get_meta(sql, "received_bytes", 0), get_meta(sql, "received_digest")
-    digest = hashlib.sha256()
+        size, noted = get_meta(sql, "received_bytes", 0), get_meta(sql, "received_sum")
+    checksum = 0
     if size and path.exists():
         with path.open("rb") as file:
             left = size
             while left and (piece := file.read(min(left, _PIECE_BYTES))):
-                digest.update(piece)
+                checksum = zlib.crc32(piece, checksum)
                 left -= len(piece)
-        if digest.digest() == noted:
-            return size, digest
-    return 0, hashlib.sha256()
+        if checksum == noted:
+            return size, checksum
+    return 0, 0
 
 
-def _note_received(replica: Replica, token: str, size: int, digest: bytes) -> None:
-    with replica.file.transaction(durable=False) as sql:
-        set_meta(sql, resume_token=token, received_bytes=size, received_digest=digest)
+class _Received:
+    """What came of a snapshot, in ``file``, and how much of it the replica knows to be there."""
 
+    def __init__(self, replica: Replica, file: BinaryIO, checksum: int) -> None:
+        self._replica = replica
+        self._file = file
+        self._checksum = checksum
+        self._noted_at = replica.clock.reading()
+        self.size = file.tell()
+        self.last: v1.SnapshotResponse | None = None
+        """The last response that carried a part."""
 
-def _check_chunk(response: v1.SnapshotResponse, offset: int) -> None:
-    if response.offset != offset or hashlib.sha256(response.chunk).digest() != response.chunk_digest:
-        raise TransferBroken("a part of the snapshot came damaged; it goes on from there next time")
+    def take(self, response: v1.SnapshotResponse) -> None:
+        """Take a part, which is noted now and then."""
+        if response.chunk and not self._fits(response):
+            raise TransferBroken("a part of the snapshot came damaged; it goes on from there next time")
+        self._file.write(response.chunk)
+        self._checksum = zlib.crc32(response.chunk, self._checksum)
+        self.size += len(response.chunk)
+        self.last = response
+        if self._replica.clock.reading() - self._noted_at >= _NOTED_MICROS:
+            self.note()
+
+    def _fits(self, response: v1.SnapshotResponse) -> bool:
+        digest = hashlib.sha256(response.chunk).digest()
+        return response.offset == self.size and digest == response.chunk_digest
+
+    def note(self) -> None:
+        """Note what is here, so that a later attempt goes on behind it."""
+        if self.last is None:
+            return
+        self._file.flush()
+        with self._replica.file.transaction(durable=False) as sql:
+            token = self.last.resume_token
+            set_meta(sql, resume_token=token, received_bytes=self.size, received_sum=self._checksum)
+        self._noted_at = self._replica.clock.reading()
 
 
 def _show_newest(replica: Replica, response: v1.SnapshotResponse) -> None:
