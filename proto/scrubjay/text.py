@@ -119,9 +119,7 @@ def tokens(text: str) -> list[str]:
         for chunk in text.split():
             found += _chunk_tokens(chunk)
         return found
-    for sign, ascii_sign in _WIDE_SIGNS:  # in nearly every Chinese text; NFKC is slow where they are left
-        text = text.replace(sign, ascii_sign)
-    pieces = iter(_UNSPACED.split(unicodedata.normalize("NFKC", text)))
+    pieces = iter(_UNSPACED.split(nfkc(text)))
     for spaced in pieces:
         for chunk in spaced.split():
             found += _chunk_tokens(chunk)
@@ -131,9 +129,18 @@ def tokens(text: str) -> list[str]:
     return found
 
 
+def nfkc(text: str) -> str:
+    """The text in NFKC."""
+    if text.isascii():
+        return text
+    for sign, ascii_sign in _WIDE_SIGNS:  # in nearly every Chinese text; NFKC is slow where they are left
+        text = text.replace(sign, ascii_sign)
+    return unicodedata.normalize("NFKC", text)
+
+
 def fold(text: str) -> str:
     """The text in NFKC without case: what two texts share that differ in case and width alone."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return unicodedata.normalize("NFKC", nfkc(text).casefold())
 
 
 def _chunk_tokens(chunk: str) -> tuple[str, ...]:

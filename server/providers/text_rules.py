@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
+
+from scrubjay.text import nfkc
 
 TEXT_RULES = "1"
 """Version of the rules above; raise it with every change that can alter a vector."""
@@ -33,7 +34,6 @@ _BLANK = "."
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 _HAN = r"\u4e00-\u9fff"
-_MENTIONS_USER = re.compile(r"(?i:user)|用[户戶]")
 _FIRST_PERSON = re.compile(r"\b(?:I|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b|[我咱俺]")
 # Nouns that make "user" a part of another thing. Verbs of the same spelling (needs, requests) are not here.
 _USER_COMPOUND = (
@@ -83,14 +83,17 @@ def prepare(text: str) -> str:
 def guarded(text: str) -> str:
     """Rule 1: NFKC without NUL and without surrogates."""
     text = text.replace("\x00", "")
+    if text.isascii():
+        return text
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return unicodedata.normalize("NFKC", text)
+    return nfkc(text)
 
 
 def same_person(text: str) -> str:
     """Rule 3: the user in the first person, unless the text has a first person already."""
-    if not _MENTIONS_USER.search(text) or _FIRST_PERSON.search(text):
+    names_user = "user" in text.casefold() or "用" in text
+    if not names_user or _FIRST_PERSON.search(text):
         return text
     text = _USER_POSSESSIVE.sub("my", text)
     text = _USER_SUBJECT.sub(_first_person_before, text)

@@ -14,6 +14,8 @@ _SCALE = np.dtype("<f4")
 SCALE_BYTES = 4
 """What an encoded vector begins with."""
 _LEVELS = 127
+_BLOCK = 64
+"""Vectors that are encoded at once: a quarter of a MB if they are long, which a processor's cache keeps."""
 
 
 def encode_vector(vector: NDArray[np.float32]) -> bytes:
@@ -23,13 +25,24 @@ def encode_vector(vector: NDArray[np.float32]) -> bytes:
 
 def encode_vectors(vectors: NDArray[np.float32]) -> list[bytes]:
     """Vectors of shape (n, d) as n byte strings of 4 + d bytes. ValueError where a number is not finite."""
-    largest = np.abs(vectors).max(axis=1, initial=0)
+    width = SCALE_BYTES + vectors.shape[1]
+    encoded = b"".join(
+        [_encoded(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK)]
+    )
+    return [encoded[start : start + width] for start in range(0, len(encoded), width)]
+
+
+def _encoded(vectors: NDArray[np.float32]) -> bytes:
+    largest = np.maximum(vectors.max(axis=1, initial=0), np.abs(vectors.min(axis=1, initial=0)))
     if not np.isfinite(largest).all():
         raise ValueError("a vector holds a number that is not finite")
     scales = (largest / _LEVELS).astype(_SCALE)
-    codes = np.rint(vectors / np.where(scales > 0, scales, 1)[:, np.newaxis])
-    bounded = np.clip(codes, -_LEVELS, _LEVELS).astype(np.int8)
-    return [scale.tobytes() + row.tobytes() for scale, row in zip(scales, bounded, strict=True)]
+    codes = vectors / np.where(scales > 0, scales, 1)[:, np.newaxis]
+    np.clip(np.rint(codes, out=codes), -_LEVELS, _LEVELS, out=codes)
+    encoded = np.empty((len(vectors), SCALE_BYTES + vectors.shape[1]), dtype=np.int8)
+    encoded[:, :SCALE_BYTES] = scales[:, np.newaxis].view(np.int8)
+    encoded[:, SCALE_BYTES:] = codes
+    return encoded.tobytes()
 
 
 def split_vectors(encoded: Sequence[bytes]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
