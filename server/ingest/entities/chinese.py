@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from server.ingest.entities.entity import SUBJECT, Claim, EntityKind, Mention
-from server.ingest.entities.placed import Form, Forms, Placed, Told, form
+from server.ingest.entities.placed import Form, Forms, Placed, Told, form, matches
 from server.ingest.entities.words import ANIMALS, SURNAMES, ZH_KIN, ZH_PLACES, ZH_TOOLS
 
 _HAN = "\u4e00-\u9fff"
@@ -40,14 +40,16 @@ _GOING_ON = rf"(?<=[，,])(?P<self>){_ADVERB}"
 _PLACE = rf"(?P<what>{'|'.join(ZH_PLACES)})"
 _TOOL = rf"(?P<what>{'|'.join(ZH_TOOLS)}|[A-Za-z][A-Za-z0-9+#.-]*(?: [A-Z][A-Za-z0-9+#.-]*){{0,3}})"
 _TOOL2 = _TOOL.replace("?P<what>", "?P<new>")
-_TITLED = re.compile(
-    rf"(?<![{SURNAMES}])(?P<name>[{SURNAMES}]{_GIVEN}{{0,2}}?(?:老师|医生|教授|博士|经理|主任|先生|女士|律师|师傅|院长|校长"
-    rf"|教练|阿姨|叔叔|总监|同学))"
+_TITLES = "老师|医生|教授|博士|经理|主任|先生|女士|律师|师傅|院长|校长|教练|阿姨|叔叔|总监|同学"
+_TITLED = re.compile(rf"(?<![{SURNAMES}])(?P<name>[{SURNAMES}]{_GIVEN}{{0,2}}?(?:{_TITLES}))")
+_SMALL_NAME = re.compile(rf"(?P<name>[小老阿](?<![{_HAN}].)[{SURNAMES}]{_AFTER})")
+_FIRM_ENDS = (
+    "有限公司|公司|集团|银行|大学|学院|医院|研究院|研究所|中学|小学|工作室|实验室|事务所|出版社"
+    "|博物馆|基金会|科技"
 )
-_SMALL_NAME = re.compile(rf"(?<![{_HAN}])(?P<name>[小老阿][{SURNAMES}]{_AFTER})")
 _ORGANISATION = re.compile(
     rf"(?:^|(?<=[{_FUNCTION}，。！？、；：,;:\s“”《》于入任比]))(?P<name>(?:(?!喜欢|觉得|参观|想|[{_FUNCTION}于])[{_HAN}A-Za-z]){{2,10}}"
-    r"(?:有限公司|公司|集团|银行|大学|学院|医院|研究院|研究所|中学|小学|工作室|实验室|事务所|出版社|博物馆|基金会|科技))"
+    rf"(?:{_FIRM_ENDS}))"
 )
 _NO_ORGANISATION = re.compile(
     r"^(?:一家|这家|那家|某|一个|两家|几家|每家|哪家|本|分|总|子|母|新|老|大|小|原|前|我们|自己|上市|互联网|科技|外国|外资|国企|私人|人民"
@@ -58,6 +60,7 @@ _PROJECT = re.compile(
     rf"|(?:负责|参与|主导|跟进|加入|推进|启动|接手)(?:了|的是|着)?(?P<plain>(?:(?!的|了|一个|这个|那个|新|公司|几个)[{_HAN}]){{2,6}}"
     r"|[A-Za-z][A-Za-z0-9-]*)\s?项目"
 )
+_PROJECT_ENDS = "项目|计划|系统|平台"
 _TITLE_OF_WORK = re.compile(r"《(?P<name>[^《》]{1,30})》")
 _PLACES = re.compile("|".join(ZH_PLACES))
 _TOOLS = re.compile("|".join(ZH_TOOLS))
@@ -65,6 +68,8 @@ _NOT_PLACE = re.compile(
     r"(?:北京烤鸭|重庆火锅|四川火锅|扬州炒饭|兰州拉面|云南白药|中国人|日本人|韩国人|法国人|德国人|英国人|美国人|意大利面)"
 )
 
+_MENTIONS_KIN = re.compile(f"{_MY}(?:{_KIN})")
+"""All of these patterns have this."""
 _KINSHIP = (
     re.compile(rf"{_MY}(?P<kin>{_KIN})(?:的名字)?(?:名叫|叫做?|是)(?P<name>{_CALLED})(?![老师医])"),
     re.compile(rf"{_MY}(?P<kin>{_KIN})[，,]?(?P<name>{_PERSON})"),
@@ -223,6 +228,8 @@ _FORMS = Forms(
         rf"{_WHO}{_ADVERB}(?:负责|在做|参与|主导|在跟进|接手)(?:了|的是)?[「“\"『]?(?P<what>(?:(?!的|了|一个|这个|那个|新|公司|几个)[{_HAN}]){{2,8}}?|[A-Za-z][A-Za-z0-9-]*)[」”\"』]?\s?项目",
     ),
 )
+_STARTS = re.compile(f"[，,我本咱俺用小老阿{SURNAMES}A-Z]")
+"""Where these patterns begin: with whom they are about, or behind a comma."""
 _SWITCHED = re.compile(rf"{_I}{_ADVERB}从\s?{_TOOL}\s?(?:换成|换到|改用|转到|切换到)了?\s?{_TOOL2}")
 _UNSURE = re.compile(
     r"(?:如果|要是|假如|希望|想要?|打算|计划|准备|可能|也许|或许|考虑|以为|说|梦见|建议|据说|听说)[^，。；]*$"
@@ -241,50 +248,56 @@ _NO_THING = re.compile(
 _THING_ENDS = re.compile(r"(?:了|啊|呀|哦|啦|的时候.*|时.{0,2}$|因为.*|但.*|所以.*|而且.*|和你.*|吗.*|呢.*)$")
 
 
+_NAMED = tuple(
+    (re.compile(sign), pattern, group, kind)
+    for sign, pattern, group, kind in (
+        (_TITLES, _TITLED, "name", EntityKind.PERSON),
+        ("[小老阿]", _SMALL_NAME, "name", EntityKind.PERSON),
+        ("《", _TITLE_OF_WORK, "name", EntityKind.NAME),
+        (_FIRM_ENDS, _ORGANISATION, "name", EntityKind.ORGANISATION),
+        (_PROJECT_ENDS, _PROJECT, "", EntityKind.PRODUCT),
+    )
+)
+"""What names are found by, each with something that it always has, which is found sooner."""
+
+
 def entities(seen: str, text: str) -> Iterator[Placed]:
     """What the sentence names, each with its place; ``seen`` is ``text`` in simplified characters."""
-    for pattern, kind in (
-        (_TITLED, EntityKind.PERSON),
-        (_SMALL_NAME, EntityKind.PERSON),
-        (_TITLE_OF_WORK, EntityKind.NAME),
-        (_ORGANISATION, EntityKind.ORGANISATION),
-    ):
-        for match in pattern.finditer(seen):
-            if kind is not EntityKind.ORGANISATION or not _NO_ORGANISATION.match(match["name"]):
-                yield _placed(text, match, "name", kind)
-    for match in _PROJECT.finditer(seen):
-        yield _placed(text, match, "quoted" if match["quoted"] else "plain", EntityKind.PRODUCT)
+    for sign, pattern, group, kind in _NAMED:
+        for match in pattern.finditer(seen) if sign.search(seen) is not None else ():
+            if kind is EntityKind.ORGANISATION and _NO_ORGANISATION.match(match["name"]):
+                continue
+            yield _placed(text, match, group or ("quoted" if match["quoted"] else "plain"), kind)
     for match in _PLACES.finditer(seen):
         if not _NOT_PLACE.match(seen, match.start()):
-            yield Placed(
-                match.start(), match.end(), Mention(text[match.start() : match.end()], EntityKind.PLACE)
-            )
+            yield _placed(text, match, 0, EntityKind.PLACE)
     for match in _TOOLS.finditer(seen):
-        yield Placed(
-            match.start(), match.end(), Mention(text[match.start() : match.end()], EntityKind.PRODUCT)
-        )
+        yield _placed(text, match, 0, EntityKind.PRODUCT)
 
 
-def _placed(text: str, match: re.Match[str], group: str, kind: EntityKind) -> Placed:
+def _placed(text: str, match: re.Match[str], group: str | int, kind: EntityKind) -> Placed:
     start, end = match.span(group)
     return Placed(start, end, Mention(text[start:end], kind))
 
 
 def claims(seen: str, text: str) -> Iterator[Told]:
     """What the sentence says of what it names."""
-    for pattern in _KINSHIP:
+    for pattern in _KINSHIP if _MENTIONS_KIN.search(seen) is not None else ():
         for match in pattern.finditer(seen):
             start, end = match.span("name")
             if _is_name(seen[start:end]):
                 kin = ZH_KIN[match["kin"]]
                 kind = EntityKind.NAME if kin in ANIMALS else EntityKind.PERSON
                 yield Told(start, Claim(SUBJECT, kin, Mention(text[start:end], kind)))
-    for match in _SWITCHED.finditer(seen):
+    starts = [one.end() if one[0] in "，," else one.start() for one in _STARTS.finditer(seen)]
+    if not starts:
+        return
+    for match in matches(_SWITCHED, seen, starts) if "从" in seen else ():
         for group, ended in (("what", True), ("new", False)):
             product = Mention(text[slice(*match.span(group))], EntityKind.PRODUCT)
             yield Told(match.start(group), Claim(SUBJECT, "uses", product, ended))
     for one in _FORMS.within(seen):
-        for match in one.pattern.finditer(seen):
+        for match in matches(one.pattern, seen, starts):
             if (told := _told(seen, text, match, one)) is not None:
                 yield told
 

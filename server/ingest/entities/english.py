@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from server.ingest.entities.entity import SUBJECT, Claim, EntityKind, Mention
-from server.ingest.entities.placed import Form, Forms, Placed, Told, form
+from server.ingest.entities.placed import Form, Forms, Placed, Told, form, matches
 from server.ingest.entities.words import (
     ANIMALS,
     BEGINNINGS,
@@ -17,6 +18,13 @@ from server.ingest.entities.words import (
     TOOLS,
 )
 
+_HIGH = re.compile(r"[A-Z](?:(?<=\b.)|(?<=\b[a-z].)(?P<second>)|(?<=\b[a-z]{2}.)(?P<third>))")
+"""A capital letter that is the first, second or third of its word: so ``_CAP`` begins, and all names do."""
+_SPEAKERS = frozenset(("we", "user", "my", "our"))
+_SPEAKER = re.compile(r"\b(?:we|user|the [Uu]ser|my|our)\b")
+"""Whom claims are about besides, in small letters."""
+
+_CAPITAL = re.compile("[A-Z]")
 _CAP = (
     r"(?:(?:Mc|Mac|O['’]|D['’])?[A-Z][a-zß-ÿ]+(?:[A-Z][a-z]+)*(?:-[A-Z][a-zß-ÿ]+)*|[A-Z]{2,}[a-z0-9+#]*"
     r"|[a-z]{1,2}[A-Z][A-Za-z]+|[A-Z]\.(?= [A-Z]))"
@@ -26,6 +34,7 @@ _RUN = rf"(?<![\w@/.'’-]){_CAP}(?:(?:{_JOINS}|-){_CAP})*(?: \d+(?![\w:/.]))?(?
 _NAME = rf"{_CAP}(?:{_JOINS}{_CAP}){{0,4}}(?![\w@])"
 _RUNS = re.compile(_RUN)
 _TITLE = re.compile(r"\b(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms|Uncle|Aunt|Coach)\.? " + f"(?P<name>{_NAME})")
+_TITLES = frozenset(("dr", "prof", "professor", "doctor", "mr", "mrs", "ms", "uncle", "aunt", "coach"))
 _ORGANISATION = re.compile(
     r"(?:\b(?:Inc|Ltd|LLC|GmbH|Corp|Corporation|Company|University|Institute|Bank|Hospital|Clinic|College|School"
     r"|Academy|Foundation|Labs|Airlines|Airways|Museum|Agency|Ministry|Association)$)|^(?:University|Bank"
@@ -41,6 +50,8 @@ _TOOL = re.compile(
     re.IGNORECASE,
 )
 _LETTERS = re.compile("[a-z]+")
+_LIKE_LETTERS = re.compile("[ıſİ\u212a]")
+"""What is a Latin letter too where case is ignored."""
 _TOOL_BEGINNINGS = frozenset(beginning[0] for tool in TOOLS if (beginning := _LETTERS.match(tool)))
 """The letters that tools begin with, up to a sign or a space."""
 _PLAIN_WORDS = frozenset(
@@ -86,6 +97,8 @@ _KINSHIP = (
         rf"(?P<kin>{_KIN_WORD})\b(?!['’]s)"
     ),
 )
+_MINE, _MARRYING = frozenset(("my", "our")), frozenset(("married", "engaged"))
+"""Words of kinship's patterns, and of this one."""
 _MARRIED = re.compile(rf"{_I}{_BE}{_ADVERB} (?P<how>married|engaged) to (?P<name>{_NAME})")
 
 _FIRM = rf"(?:the )?(?P<what>{_NAME})"
@@ -94,8 +107,14 @@ _FORMS = Forms(
     *form(
         "works_at",
         EntityKind.ORGANISATION,
-        "work job position role",
+        "work working",
         rf"{_I}{_ENDS.format('work', _BE, 'working')}{_ROLE} (?:at|for) {_FIRM}(?P<more>.*)",
+        ended=True,
+    ),
+    *form(
+        "works_at",
+        EntityKind.ORGANISATION,
+        "quit left resigned lost",
         rf"{_I}{_ADVERB} (?:quit|left|resigned from|lost) my (?:old )?(?:job|position|role)"
         rf" (?:at|with) {_FIRM}",
         ended=True,
@@ -103,7 +122,7 @@ _FORMS = Forms(
     *form(
         "works_at",
         EntityKind.ORGANISATION,
-        "work job position role employed",
+        "work works working employed job position role",
         rf"{_WHO}{_AND}{_ADVERB}(?: works?|{_BE}{_ADVERB} (?:working|employed)| started working"
         rf"| (?:got|started|landed|took) an? (?:new )?(?:job|position|role)){_ROLE} (?:at|for|with) {_FIRM}",
     ),
@@ -118,7 +137,7 @@ _FORMS = Forms(
     *form(
         "studies_at",
         EntityKind.ORGANISATION,
-        "stud school",
+        "study studies studying student school",
         rf"{_WHO}{_ADVERB}(?: stud(?:y|ies)|{_BE}{_ADVERB} studying|{_BE}{_ADVERB} an? (?:[\w-]+ )?student"
         rf"| go(?:es)? to school)(?: [a-z]+){{0,2}} at {_FIRM}",
     ),
@@ -132,7 +151,7 @@ _FORMS = Forms(
     *form(
         "lives_in",
         EntityKind.PLACE,
-        "live living based reside settled",
+        "live lives living based reside resides settled",
         rf"{_WHO}{_AND}{_ADVERB}(?: lives?|{_BE}{_ADVERB} (?:living|based)| resides?| settled) in {_FIRM}",
     ),
     *form(
@@ -158,14 +177,14 @@ _FORMS = Forms(
     *form(
         "uses",
         EntityKind.PRODUCT,
-        "use using write code program switched moved",
+        "use uses using write writes code codes program programs switched moved",
         rf"{_WHO}{_ADVERB}(?: uses?|{_BE}{_ADVERB} using| (?:write|code|program)s?(?: (?:my |all )?code)? in"
         rf"| started using|(?: have)? switched (?:over )?to| moved over to) {_PRODUCT}",
     ),
     *form(
         "works_on",
         EntityKind.PRODUCT,
-        "project Project",
+        "project",
         rf"{_WHO}(?:{_ADVERB} (?:works? on|leads?)|{_BE}{_ADVERB} (?:working on|leading|in charge of))"
         rf" (?:the )?(?:[Pp]roject (?P<what>{_NAME})|(?P<new>{_CAP}) project\b)",
     ),
@@ -185,7 +204,7 @@ _FORMS = Forms(
     *form(
         "likes",
         EntityKind.THING,
-        "like love enjoy prefer adore",
+        "like likes love loves enjoy enjoys prefer prefers adore adores",
         rf"(?:{_I}{_ADVERB} {_LIKE}|{_OTHER}{_ADVERB} {_LIKES}) {_OBJECT}",
     ),
     *form(
@@ -204,7 +223,7 @@ _FORMS = Forms(
     *form(
         "dislikes",
         EntityKind.THING,
-        "like hate stand enjoy detest eat",
+        "dislike dislikes hate hates detest detests stand like enjoy eat",
         rf"(?:{_I}{_ADVERB} {_DISLIKE}|{_OTHER}{_ADVERB} {_DISLIKES}) {_OBJECT}",
     ),
 )
@@ -238,38 +257,104 @@ _OWNS = re.compile(
     r"|like\b|my\b|your\b|our\b|in\b|on\b|to\b|never\b|such\b|what|why|how|full\b|\w+ing\b|\w+ed\b)[a-z]"
 )
 _LONGEST_THING = 40
+_MAX_KEPT_NAMES = 4096
+"""Some 1 MB; the names of a conversation come again and again."""
 
 
-def entities(text: str) -> Iterator[Placed]:
-    """What the sentence names, each with its place."""
-    for match in _TITLE.finditer(text):
-        yield Placed(match.start(), match.end(), Mention(match[0], EntityKind.PERSON))
-    for match in _PROJECT.finditer(text) if "roject" in text else ():
-        group = "after" if match["after"] else "before"
-        yield Placed(*match.span(group), Mention(match[group], EntityKind.PRODUCT))
-    for match in _TOOL.finditer(text) if _may_name_tool(text) else ():
-        name = match[0]
-        is_word = name.lower() in _PLAIN_WORDS and (name.islower() or not match.start())
-        if not is_word:
-            yield Placed(match.start(), match.end(), Mention(name, EntityKind.PRODUCT))
-    if not _is_title_case(text):
-        yield from _capitalised(text)
+def names_nothing(text: str) -> bool:
+    """Whether nothing can be found in a text: it has no capital letter, no word for who speaks and none that
+    a tool begins with, and all that is found begins with one of these."""
+    if _CAPITAL.search(text) is not None:
+        return False
+    said = _said(text)
+    return _SPEAKERS.isdisjoint(said) and _TOOL_BEGINNINGS.isdisjoint(said)
 
 
-def _may_name_tool(text: str) -> bool:
-    """Whether it is worth looking for tools."""
-    return not text.isascii() or not _TOOL_BEGINNINGS.isdisjoint(_LETTERS.findall(text.lower()))
+class Reader:
+    """Reads the sentences of a text by the rules that can find something: all that one matches has one of its
+    words, apart from other letters."""
+
+    def __init__(self, text: str) -> None:
+        said = _said(text)
+        self._titles = not _TITLES.isdisjoint(said)
+        self._projects = "project" in said
+        self._tools = not _TOOL_BEGINNINGS.isdisjoint(said)
+        self._speakers = not _SPEAKERS.isdisjoint(said)
+        self._kinship = () if _MINE.isdisjoint(said) else _KINSHIP
+        self._married = not _MARRYING.isdisjoint(said)
+        self._switched = "switched" in said
+        self._forms = _FORMS.among(said)
+
+    def read(self, text: str, *, tells: bool) -> tuple[list[Placed], list[Told]]:
+        """What a sentence names, each with its place, and what it says of that, if it ``tells`` anything."""
+        starts = [match.start() - (match.lastindex or 0) for match in _HIGH.finditer(text)]
+        return list(self._entities(text, starts)), list(self._claims(text, starts)) if tells else []
+
+    def _entities(self, text: str, starts: Sequence[int]) -> Iterator[Placed]:
+        for match in matches(_TITLE, text, starts) if self._titles else ():
+            yield Placed(match.start(), match.end(), Mention(match[0], EntityKind.PERSON))
+        for match in _PROJECT.finditer(text) if self._projects else ():
+            group = "after" if match["after"] else "before"
+            yield Placed(*match.span(group), Mention(match[group], EntityKind.PRODUCT))
+        for match in _tools(text) if self._tools else ():
+            name = match[0]
+            is_word = name.lower() in _PLAIN_WORDS and (name.islower() or not match.start())
+            if not is_word:
+                yield Placed(match.start(), match.end(), Mention(name, EntityKind.PRODUCT))
+        if starts and not _is_title_case(text, starts):
+            yield from _capitalised(text, starts)
+
+    def _claims(self, text: str, starts: Sequence[int]) -> Iterator[Told]:
+        if self._speakers:
+            starts = sorted({*starts, *(match.start() for match in _SPEAKER.finditer(text))})
+        if not starts:
+            return
+        for pattern in self._kinship:
+            for match in matches(pattern, text, starts):
+                if (name := _proper(match["name"])) is not None:
+                    kin = KIN[match["kin"]]
+                    kind = EntityKind.NAME if kin in ANIMALS else EntityKind.PERSON
+                    yield Told(match.start("name"), Claim(SUBJECT, kin, Mention(name, kind)))
+        for match in matches(_MARRIED, text, starts) if self._married else ():
+            relation = "spouse" if match["how"] == "married" else "partner"
+            spouse = Mention(match["name"], EntityKind.PERSON)
+            yield Told(match.start("name"), Claim(SUBJECT, relation, spouse))
+        for match in matches(_SWITCHED, text, starts) if self._switched else ():
+            for group, ended in (("what", True), ("new", False)):
+                product = Mention(match[group], EntityKind.PRODUCT)
+                yield Told(match.start(group), Claim(SUBJECT, "uses", product, ended))
+        for one in self._forms:
+            for match in matches(one.pattern, text, starts):
+                if (told := _told(text, match, one)) is not None:
+                    yield told
 
 
-def _is_title_case(text: str) -> bool:
+def _said(text: str) -> set[str]:
+    """Its words, as far as they are of Latin letters, and all that tools begin with where some letter is like
+    a Latin one."""
+    said = set(_LETTERS.findall(text.lower()))
+    if not text.isascii() and _LIKE_LETTERS.search(text) is not None:
+        said |= _TOOL_BEGINNINGS
+    return said
+
+
+def _tools(text: str) -> Iterable[re.Match[str]]:
+    if not text.isascii() and _LIKE_LETTERS.search(text) is not None:
+        return _TOOL.finditer(text)
+    words = _LETTERS.finditer(text.lower())
+    return matches(_TOOL, text, [word.start() for word in words if word[0] in _TOOL_BEGINNINGS])
+
+
+def _is_title_case(text: str, starts: Sequence[int]) -> bool:
     """Whether capitals say nothing here: a heading, or somebody who shouts."""
-    words = [word for word in text.split() if word[0].isalpha()]
-    high = len([word for word in words if word[0].isupper()])
-    return len(words) > 4 and high > 0.7 * len(words)
+    if text.isascii() and len(starts) < 4:
+        return False
+    words = [word[0] for word in text.split() if word[0].isalpha()]
+    return len(words) > 4 and len(list(filter(str.isupper, words))) > 0.7 * len(words)
 
 
-def _capitalised(text: str) -> Iterator[Placed]:
-    for match in _RUNS.finditer(text):
+def _capitalised(text: str, starts: Sequence[int]) -> Iterator[Placed]:
+    for match in matches(_RUNS, text, starts):
         start, words = match.start(), match[0].split(" ")
         first = _begins(text, start)
         while words and _is_no_name(words[0], first):
@@ -280,7 +365,12 @@ def _capitalised(text: str) -> Iterator[Placed]:
         name = " ".join(words)
         if not words or (first and len(words) == 1 and not _is_marked(name, text[start + len(name) :])):
             continue
-        yield Placed(start, start + len(name), Mention(name, _kind(name)))
+        yield Placed(start, start + len(name), _named(name))
+
+
+@lru_cache(_MAX_KEPT_NAMES)
+def _named(name: str) -> Mention:
+    return Mention(name, _kind(name))
 
 
 def _begins(text: str, start: int) -> bool:
@@ -307,27 +397,6 @@ def _kind(name: str) -> EntityKind:
     if name.lower() in PLACES:
         return EntityKind.PLACE
     return EntityKind.PERSON if name.split(" ")[0].lower() in GIVEN_NAMES else EntityKind.NAME
-
-
-def claims(text: str) -> Iterator[Told]:
-    """What the sentence says of what it names."""
-    for pattern in _KINSHIP if "y " in text or "ur " in text else ():
-        for match in pattern.finditer(text):
-            if (name := _proper(match["name"])) is not None:
-                kin = KIN[match["kin"]]
-                kind = EntityKind.NAME if kin in ANIMALS else EntityKind.PERSON
-                yield Told(match.start("name"), Claim(SUBJECT, kin, Mention(name, kind)))
-    for match in _MARRIED.finditer(text) if " to " in text else ():
-        relation = "spouse" if match["how"] == "married" else "partner"
-        yield Told(match.start("name"), Claim(SUBJECT, relation, Mention(match["name"], EntityKind.PERSON)))
-    for match in _SWITCHED.finditer(text) if " switched " in text else ():
-        for group, ended in (("what", True), ("new", False)):
-            product = Mention(match[group], EntityKind.PRODUCT)
-            yield Told(match.start(group), Claim(SUBJECT, "uses", product, ended))
-    for one in _FORMS.within(text):
-        for match in one.pattern.finditer(text):
-            if (told := _told(text, match, one)) is not None:
-                yield told
 
 
 def _told(text: str, match: re.Match[str], one: Form) -> Told | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from server.ingest.entities.entity import Claim, EntityKind, Mention
@@ -49,9 +49,28 @@ class Forms:
 
     def __init__(self, *forms: Form) -> None:
         self._forms = forms
-        self._words = tuple({word for one in forms for word in one.words})
+        self._places: dict[str, list[int]] = {}
+        self._beginnings: dict[str, set[str]] = {}
+        for place, one in enumerate(forms):
+            for word in one.words:
+                self._places.setdefault(word, []).append(place)
+                self._beginnings.setdefault(word[0], set()).add(word)
 
-    def within(self, text: str) -> Iterator[Form]:
-        """Those that the text has a word of."""
-        said = {word for word in self._words if word in text}
-        return (one for one in self._forms if not said.isdisjoint(one.words)) if said else iter(())
+    def within(self, text: str) -> list[Form]:
+        """Those that the text has a word of, if within another one."""
+        begun = self._beginnings.keys() & text
+        return self.among([word for first in begun for word in self._beginnings[first] if word in text])
+
+    def among(self, said: Iterable[str]) -> list[Form]:
+        """Those that have one of these words."""
+        places = {place for word in self._places.keys() & said for place in self._places[word]}
+        return [self._forms[place] for place in sorted(places)]
+
+
+def matches(pattern: re.Pattern[str], text: str, starts: Iterable[int]) -> Iterator[re.Match[str]]:
+    """What ``pattern.finditer`` finds, where a match can only begin at one of ``starts``, in their order."""
+    end = 0
+    for start in starts:
+        if start >= end and (match := pattern.match(text, start)) is not None:
+            end = match.end()
+            yield match

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_SENTENCE = 1_000
@@ -28,7 +29,12 @@ _PAIRS = {
 _CLOSERS = {closer: opener for opener, closer in _PAIRS.items()}
 _QUOTES = '"「『“'
 _WRAP = re.compile("[" + re.escape('"' + "".join(_PAIRS) + "".join(_CLOSERS)) + "]")
-_END = re.compile("[。！？；…!?;]+|\\.+|[\u2600-\u27bf\U0001f300-\U0001faff][\ufe0f\u200d]?(?=\\s+[A-Z])")
+_MARKS, _EMOJI = "。！？；…!?;", "\u2600-\u27bf\U0001f300-\U0001faff"
+_END = re.compile(
+    rf"[.{_MARKS}{_EMOJI}](?:(?<=\.)\.*|(?<=[{_MARKS}])[{_MARKS}]*|(?<=[{_EMOJI}])[\ufe0f\u200d]?(?=\s+[A-Z]))"
+)
+"""Full stops, or other marks, or an emoji before a capital letter. What each begins with comes first, so that
+all the rest of a text is passed over at once."""
 _AFTER = re.compile("[\"”」』’')\\]）】]*")
 _ABBREVIATION = re.compile(
     r"(?i)(?:^|[\s(\[\"“])(?:mr|mrs|ms|dr|prof|st|vs|e\.g|i\.e|approx|fig|dept|est|mt|gen|col|sgt|rev|[a-z])$"
@@ -69,12 +75,12 @@ def quoted(text: str) -> list[Span]:
 def _of_line(line: str) -> Iterator[Span]:
     bullet = _BULLET.match(line)
     start = 0 if bullet is None else bullet.end()
-    wrapped = iter([*_wrapped(line), Span(len(line), len(line))])
-    inside = next(wrapped)
-    for end in _END.finditer(line, start):
-        while inside.end <= end.start() and inside.start < len(line):
-            inside = next(wrapped)
-        if inside.start < end.start() or not _ends(line, start, end):
+    ends = [end for end in _END.finditer(line, start) if end.end() < len(line)]
+    wrapped = _wrapped(line)[::-1] if ends else []
+    for end in ends:
+        while wrapped and wrapped[-1].end <= end.start():
+            wrapped.pop()
+        if (wrapped and wrapped[-1].start < end.start()) or not _ends(line, start, end):
             continue
         after = _AFTER.match(line, end.end())
         stop = end.end() if after is None else after.end()
@@ -97,9 +103,17 @@ def _ends(line: str, start: int, end: re.Match[str]) -> bool:
     if mark != ".":
         return True
     before = line[max(start, end.start() - 12) : end.start()]
-    if _ABBREVIATION.search(before) or (end.start() - start < 6 and _ITEM.match(line[start : end.start()])):
+    abbreviates, may_abbreviate = _abbreviates(before.rsplit(None, 1)[-1] if before[-1:].strip() else "")
+    if abbreviates or (end.start() - start < 6 and _ITEM.match(line[start : end.start()])):
         return False
-    return _SOFT_ABBREVIATION.search(before) is None or _BEGINNING.match(bare) is not None
+    return not may_abbreviate or _BEGINNING.match(bare) is not None
+
+
+@lru_cache(4096)
+def _abbreviates(word: str) -> tuple[bool, bool]:
+    """Whether a word before a full stop is an abbreviation, and whether it is one or the end of a sentence.
+    Remembered are few words of at most 12 characters."""
+    return _ABBREVIATION.search(word) is not None, _SOFT_ABBREVIATION.search(word) is not None
 
 
 def _wrapped(line: str) -> list[Span]:
@@ -132,8 +146,9 @@ def _close(
     found.append(Span(start, end))
 
 
-def _cut(text: str, start: int, end: int) -> Iterator[Span]:
+def _cut(text: str, start: int, end: int) -> list[Span]:
     """The span, in pieces where it is too long, without white space around it."""
+    found: list[Span] = []
     while end - start > MAX_SENTENCE:
         soft = next(
             (
@@ -143,14 +158,13 @@ def _cut(text: str, start: int, end: int) -> Iterator[Span]:
             ),
             start + MAX_SENTENCE,
         )
-        yield from _trimmed(text, start, soft)
+        found += _trimmed(text, start, soft)
         start = soft
-    yield from _trimmed(text, start, end)
+    return found + _trimmed(text, start, end)
 
 
-def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+def _trimmed(text: str, start: int, end: int) -> list[Span]:
     piece = text[start:end]
     start += len(piece) - len(piece.lstrip())
     end -= len(piece) - len(piece.rstrip())
-    if start < end:
-        yield Span(start, end)
+    return [Span(start, end)] if start < end else []
