@@ -11,11 +11,11 @@ import typer
 
 from client_sync import recovery, standing
 from client_sync.credentials import CredentialsDamaged, DeviceCredentials
+from client_sync.dead_letters import DeadLetter
 from client_sync.device_session import Device, changes, open_device
 from client_sync.errors import ReplicaDamaged, ReplicaError, ReplicaMissing
 from client_sync.failures import fail, failing_in_one_line, note, usage
 from client_sync.home import Home
-from client_sync.replica import DeadLetter
 from client_sync.replica_file import is_whole
 from client_sync.salvage import salvage
 from client_sync.session import HomeOption, JsonOption, Output, ServerOption, Settings, merged

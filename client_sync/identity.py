@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scrubjay.memory import ClientId, Subject, Viewer
@@ -24,3 +25,16 @@ class Identity:
     def viewer(self) -> Viewer:
         """This client as the one who looks."""
         return Viewer(self.client_id, self.scopes)
+
+
+def read_identity(rows: Iterable[tuple[str, object]]) -> Identity | None:
+    """Whose a file is, from its meta rows; None where it does not say."""
+    meta = dict(rows)
+    principal, client_id = meta.get("principal"), meta.get("client_id")
+    kind, name, scopes = (meta.get(key) for key in ("subject_kind", "subject_name", "scopes"))
+    if not isinstance(principal, bytes) or not all(
+        isinstance(text, str) for text in (client_id, kind, name, scopes)
+    ):
+        return None
+    found = tuple(scope for scope in str(scopes).split("\n") if scope)
+    return Identity(principal, ClientId(str(client_id)), Subject(str(kind), str(name)), found)

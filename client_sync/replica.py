@@ -6,43 +6,42 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from client_sync import journal, search
 from client_sync.copies import Copies, Copy, updated_at
+from client_sync.dead_letters import DeadLetter, dead_letters
 from client_sync.dense import QueryVector
 from client_sync.device_clock import DeviceClock, monotonic_micros, wall_micros
 from client_sync.errors import ReplicaMissing
-from client_sync.identity import Identity
+from client_sync.identity import Identity, read_identity
 from client_sync.journal import JournalEntry
+from client_sync.local_rules import check_new, check_registers, check_scope, check_values, differing
 from client_sync.local_writing import LocalWriting
 from client_sync.outbox import Outbox
 from client_sync.replica_file import ReplicaFile, get_meta, set_meta
 from client_sync.search import Hit
-from scrubjay.errors import FieldViolation, InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound, check
+from client_sync.status import Status, status_of
+from scrubjay.errors import InvalidField, MemoryDeleted, MemoryExists, MemoryNotFound
 from scrubjay.filters import Matcher
 from scrubjay.memory import (
     DEFAULT_CATEGORY,
     DEFAULT_SCOPE,
-    ClientId,
     JsonValue,
     Memory,
     MemoryId,
     Micros,
     PrivacyLevel,
     Source,
-    Subject,
-    canonical_json,
     expired,
     id_bytes,
     is_memory_id,
     new_memory_id,
-    violations,
     within,
 )
-from scrubjay.merge import State, Write, create, get, is_register
+from scrubjay.merge import State, Write, create
 from scrubjay.operation import NO_ID, Operation, OperationKind, replay
 
 MAX_LIST = 1000
@@ -50,33 +49,6 @@ MAX_LIST = 1000
 _LISTED_AT_ONCE = 500
 _INDEXED_AT_ONCE = 2000
 """Some 60 ms under the file's write lock."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An operation that the server refused for good: a CREATE's ``memory`` or a SET's ``values``."""
-
-    position: int
-    memory_id: MemoryId
-    kind: OperationKind
-    reason: str
-    refused_at: Micros
-    memory: Memory | None
-    values: Mapping[str, JsonValue]
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How a replica stands. ``unsent``: operations that no server has answered. ``conflicts``: own
-    operations that met another's edit. ``synced_at``: when everything was last exchanged, if ever."""
-
-    memories: int
-    unsent: int
-    dead_letters: int
-    conflicts: int
-    last_sync_at: str
-    synced_at: Micros | None
-    lag_seconds: float | None
 
 
 class Replica:
@@ -258,40 +230,12 @@ class Replica:
     def status(self) -> Status:
         """How the replica stands."""
         with self.file.reading() as sql:
-            outbox = Outbox(sql, self.identity)
-            (memories,) = sql.execute("SELECT count(*) FROM rows").fetchone()
-            (dead,) = sql.execute("SELECT count(*) FROM dead_letters").fetchone()
-            synced_at = get_meta(sql, "synced_at")
-            return Status(
-                memories=memories,
-                unsent=outbox.unanswered_count(),
-                dead_letters=dead,
-                conflicts=journal.conflict_count(sql),
-                last_sync_at=get_meta(sql, "cursor", ""),
-                synced_at=None if synced_at is None else Micros(synced_at),
-                lag_seconds=None if synced_at is None else max(0, self.clock.now() - synced_at) / 1_000_000,
-            )
+            return status_of(sql, self.identity, self.clock.now())
 
     def dead_letters(self) -> Sequence[DeadLetter]:
         """The operations that the server refused for good, oldest first."""
         with self.file.reading() as sql:
-            rows = sql.execute(
-                "SELECT position, body, reason, refused_at FROM dead_letters ORDER BY position"
-            ).fetchall()
-            outbox = Outbox(sql, self.identity)
-            return [
-                DeadLetter(
-                    position=position,
-                    memory_id=operation.memory_id,
-                    kind=operation.kind,
-                    reason=reason,
-                    refused_at=Micros(refused_at),
-                    memory=operation.memory,
-                    values={write.field: write.value for write in operation.writes},
-                )
-                for position, body, reason, refused_at in rows
-                for operation in [outbox.read(body)]
-            ]
+            return dead_letters(sql, Outbox(sql, self.identity))
 
     def discard_dead_letter(self, position: int) -> None:
         """Forget a refused operation, once its user has dealt with it."""
@@ -354,7 +298,7 @@ class Replica:
             expires_at=expires_at,
             superseded_by=superseded_by,
         )
-        self._check_new(memory)
+        check_new(memory, self.identity)
         with self._writing() as write:
             if write.copies.shown_state(memory.id) or write.copies.deleted(memory.id):
                 raise MemoryExists(memory.id)
@@ -364,27 +308,17 @@ class Replica:
             operation = Operation(NO_ID, memory.id, OperationKind.CREATE, stamp, memory=memory)
             return write.queue(operation, None).memory
 
-    def _check_new(self, memory: Memory) -> None:
-        wrong = violations(memory)
-        if not wrong and memory.subject != self.identity.subject:
-            wrong.append(FieldViolation("user_id", f"this replica is of {self.identity.subject.key!r} alone"))
-        if not wrong and not self.identity.viewer.may_enter(memory.scope):
-            wrong.append(FieldViolation("scope", _outside(memory.scope, self.identity.scopes)))
-        check(*wrong)
-
     def update(self, memory_id: str, values: Mapping[str, JsonValue]) -> Memory:
         """Write registers, such as ``content``, ``tags.work`` or ``metadata.city``; None clears one.
 
         InvalidField, MemoryDeleted, MemoryNotFound.
         """
-        check(*(_register_violation(field) for field in values))
+        check_registers(values)
         with self._writing() as write:
             state = write.living(memory_id)
-            self._check_values(state.memory, values)
+            check_values(state.memory, values, self.identity)
             stamp = write.stamp(state)
-            changed = {
-                field: value for field, value in values.items() if _differs(get(state.memory, field), value)
-            }
+            changed = differing(state.memory, values)
             if not changed:
                 return state.memory
             writes = tuple(
@@ -393,8 +327,7 @@ class Replica:
             operation = Operation(NO_ID, state.memory.id, OperationKind.SET, stamp, writes=writes)
             after, _ = replay(state, operation, self.identity.client_id)
             assert after is not None
-            if not self.identity.viewer.may_enter(after.memory.scope):
-                raise InvalidField.of("scope", _outside(after.memory.scope, self.identity.scopes))
+            check_scope(after.memory.scope, self.identity)
             if state.memory.privacy_level is PrivacyLevel.LOCAL_ONLY:
                 return self._update_local(write, after).memory
             return write.queue(operation, after).memory
@@ -405,21 +338,6 @@ class Replica:
         stamp = write.stamp(after)
         operation = Operation(NO_ID, after.memory.id, OperationKind.CREATE, stamp, memory=after.memory)
         return write.queue(operation, None)
-
-    def _check_values(self, memory: Memory, values: Mapping[str, JsonValue]) -> None:
-        level = values.get("privacy_level", int(memory.privacy_level))
-        if level not in [int(each) for each in PrivacyLevel]:
-            raise InvalidField.of("privacy_level", f"{level!r} is no privacy level; give 1, 2 or 3")
-        if level == memory.privacy_level:
-            return
-        if memory.owner_client_id != self.identity.client_id:
-            raise InvalidField.of(
-                "privacy_level", f"only its owner, the client {memory.owner_client_id!r}, may change it"
-            )
-        if level == PrivacyLevel.LOCAL_ONLY:
-            raise InvalidField.of(
-                "privacy_level", "the memory has left this device; delete it and add a LOCAL_ONLY one"
-            )
 
     def delete(self, memory_id: str) -> None:
         """Delete a memory for ever; nothing happens where it was deleted before. MemoryNotFound."""
@@ -452,33 +370,3 @@ class Replica:
     def on_write(self, listener: Callable[[], None]) -> None:
         """Call ``listener``, who sends what was written, after every write of this process, in its thread."""
         self._listeners.append(listener)
-
-
-def read_identity(rows: Iterable[tuple[str, object]]) -> Identity | None:
-    """Whose a file is, from its meta rows; None where it does not say."""
-    meta = dict(rows)
-    principal, client_id = meta.get("principal"), meta.get("client_id")
-    kind, name, scopes = (meta.get(key) for key in ("subject_kind", "subject_name", "scopes"))
-    if not isinstance(principal, bytes) or not all(
-        isinstance(text, str) for text in (client_id, kind, name, scopes)
-    ):
-        return None
-    found = tuple(scope for scope in str(scopes).split("\n") if scope)
-    return Identity(principal, ClientId(str(client_id)), Subject(str(kind), str(name)), found)
-
-
-def _register_violation(field: str) -> FieldViolation | None:
-    known = is_register(field)
-    return (
-        None
-        if known
-        else FieldViolation(field, "is no register; such are content, tags.<tag>, metadata.<key>")
-    )
-
-
-def _differs(old: JsonValue, new: JsonValue) -> bool:
-    return canonical_json(old) != canonical_json(new)
-
-
-def _outside(scope: str, scopes: Sequence[str]) -> str:
-    return f"{scope!r} lies outside the scopes of this device: {', '.join(scopes)}"

@@ -12,9 +12,9 @@ from typing import Any
 from client_sync import recovery
 from client_sync.copies import LOCAL, Copies
 from client_sync.errors import UNREADABLE, ReplicaDamaged, ReplicaMissing
-from client_sync.identity import Identity
+from client_sync.identity import Identity, read_identity
 from client_sync.outbox import Outbox
-from client_sync.replica import Replica, read_identity
+from client_sync.replica import Replica
 from client_sync.replica_file import SIDE_FILES, opened_alone, set_meta
 from client_sync.write_log import has_lost
 from scrubjay.feed import read_state

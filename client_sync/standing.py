@@ -7,9 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from client_sync.credentials import DeviceCredentials
+from client_sync.dead_letters import DeadLetter
 from client_sync.rendering import local_time, relative_time
-from client_sync.replica import DeadLetter, Status
 from client_sync.salvage import Salvage
+from client_sync.status import Status
 from client_sync.sync import SyncReport
 from scrubjay.memory import JsonValue, Micros, canonical_json
 from scrubjay.wire import to_timestamp
