@@ -23,17 +23,14 @@ from client_sync.session import (
     CA_HELP,
     CERT_HELP,
     KEY_HELP,
-    ApiKeyOption,
     CommandGroup,
-    HomeOption,
-    JsonOption,
-    ServerOption,
+    Connection,
     Session,
     Settings,
-    UserOption,
-    merged,
     open_session,
+    settings_of,
     show_pages,
+    takes,
 )
 from scrubjay import v1
 from scrubjay.tls import TlsFiles
@@ -101,6 +98,7 @@ def settings(
 
 
 @app.command()
+@takes(*Connection)
 def add(
     context: typer.Context,
     texts: Annotated[
@@ -117,18 +115,13 @@ def add(
     local: Annotated[bool, typer.Option("--local", help="For this device alone: never sent.")] = False,
     at: Annotated[str, typer.Option("--at", metavar="TIME", help="When it was; local time, ISO 8601.")] = "",
     memory_id: Annotated[str, typer.Option("--id", help="A UUID of your own, for one TEXT.")] = "",
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Store memories."""
     if memory_id and (len(texts) > 1 or texts == ["-"]):
         raise typer.BadParameter("is for one TEXT", param_hint="--id")
     if local and private:
         raise typer.BadParameter("give --private or --local, not both")
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         if local and session.local is None:
             raise typer.BadParameter("is for a device, and --api-key is given", param_hint="--local")
         draft = v1.Memory(
@@ -186,6 +179,7 @@ def _add_batch(session: Session, draft: v1.Memory, texts: Sequence[str]) -> bool
 
 
 @app.command()
+@takes(*Connection)
 def search(
     context: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in any words.")],
@@ -199,14 +193,9 @@ def search(
         str, typer.Option("--as-of", metavar="TIME", help="Search what was known then; ISO 8601.")
     ] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Say why each one is there.")] = False,
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Find memories by meaning and by words."""
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         request = v1.SearchRequest(
             user_id=session.user,
             agent_id=agent,
@@ -231,22 +220,19 @@ def _filter(where: list[str] | None) -> v1.Filter | None:
 
 
 @app.command()
+@takes(*Connection)
 def get(
     context: typer.Context,
     memory_id: Annotated[str, typer.Argument(metavar="ID")],
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show one memory."""
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         memory = session.call(session.memories.Get, v1.GetRequest(id=memory_id)).memory
         session.show([memory], lambda tables: tables.memory(memory))
 
 
 @app.command("list")
+@takes(*Connection)
 def list_(
     context: typer.Context,
     limit: LimitOption = None,
@@ -254,14 +240,9 @@ def list_(
     run: RunOption = "",
     scopes: ScopesOption = None,
     where: WhereOption = None,
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List memories, newest first."""
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         request = v1.ListRequest(
             user_id=session.user, agent_id=agent, run_id=run, scopes=scopes or [], filter=_filter(where)
         )
@@ -275,6 +256,7 @@ def list_(
 
 
 @app.command()
+@takes(*Connection)
 def update(
     context: typer.Context,
     memory_id: Annotated[str, typer.Argument(metavar="ID")],
@@ -290,11 +272,6 @@ def update(
         typer.Option("--unset", metavar="FIELD", help="Clear a field, such as metadata.city; repeatable."),
     ] = None,
     etag: Annotated[str, typer.Option("--etag", help="Refuse if the memory changed since this etag.")] = "",
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Change fields of one memory; what is not named stays."""
     with usage("--meta"):
@@ -311,7 +288,7 @@ def update(
         raise typer.BadParameter("name a field to change, such as --content")
     if len(set(paths)) < len(paths):
         raise typer.BadParameter(f"a field is named twice: {', '.join(paths)}")
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         memory = v1.Memory(id=memory_id, tags=tags or [], metadata=to_struct(pairs))
         for name, value in changed.items():
             setattr(memory, name, value)
@@ -330,37 +307,29 @@ def update(
 
 
 @app.command()
+@takes(*Connection)
 def delete(
     context: typer.Context,
     memory_ids: Annotated[list[str], typer.Argument(metavar="ID")],
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Delete memories for ever. Their ids never come back."""
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         for memory_id in memory_ids:
             deleted = session.call(session.memories.Delete, v1.DeleteRequest(id=memory_id))
             session.show([deleted], partial(Tables.say, line=f"deleted {memory_id}"))
 
 
 @app.command()
+@takes(*Connection)
 def history(
     context: typer.Context,
     memory_id: Annotated[str, typer.Argument(metavar="ID", help="One memory; else all of the user's.")] = "",
     limit: LimitOption = None,
     agent: Annotated[str, typer.Option("--agent", help="All of this agent's, of no user.")] = "",
     run: Annotated[str, typer.Option("--run", help="All of this run's, of no user and agent.")] = "",
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what happened, newest first."""
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         request = v1.HistoryRequest(memory_id=memory_id, agent_id=agent, run_id=run)
         if not (memory_id or agent or run):
             request.user_id = session.user
@@ -374,6 +343,7 @@ def history(
 
 
 @app.command()
+@takes(*Connection)
 def undo(
     context: typer.Context,
     memory_id: Annotated[str, typer.Argument(metavar="ID")],
@@ -386,14 +356,9 @@ def undo(
         typer.Option("--field", metavar="FIELD", help="Only this field, such as tags.work; repeatable."),
     ] = None,
     etag: Annotated[str, typer.Option("--etag", help="Refuse if the memory changed since this etag.")] = "",
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Write back what was changed last. What was deleted comes back under a new id."""
-    with open_session(merged(context, server, api_key, user, home, as_json)) as session:
+    with open_session(settings_of(context)) as session:
         request = v1.RestoreRequest(memory_id=memory_id, operation_id=operation, fields=fields, etag=etag)
         if not operation and session.local is None:
             request.operation_id = _last_operation(session, memory_id)

@@ -18,7 +18,7 @@ from client_sync.failures import fail, failing_in_one_line, note, usage
 from client_sync.home import Home
 from client_sync.replica_file import is_whole
 from client_sync.salvage import salvage
-from client_sync.session import HomeOption, JsonOption, Output, ServerOption, Settings, merged
+from client_sync.session import Connection, Output, Settings, settings_of, takes
 from client_sync.sign_out import SignOut
 from client_sync.sign_out import sign_out as leave
 from client_sync.sync import SyncReport
@@ -43,16 +43,14 @@ def add_commands(app: typer.Typer) -> None:
 # --- enrolling -----------------------------------------------------------------------------------
 
 
+@takes(Connection.SERVER, Connection.HOME, Connection.JSON)
 def init(
     context: typer.Context,
     code: Annotated[str, typer.Option("--enrol", metavar="CODE", help="The enrolment code.")],
     name: Annotated[str, typer.Option("--name", help="What people call this device.")] = "",
-    server: ServerOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make this a device: its memories are kept here too, and it works offline."""
-    settings = merged(context, server=server, home=home, as_json=as_json)
+    settings = settings_of(context)
     place = Home(settings.home)
     with failing_in_one_line(settings.server):
         before = _account(place)
@@ -112,17 +110,16 @@ def _left_behind(home: Home, before: DeviceCredentials) -> str:
 # --- synchronizing -------------------------------------------------------------------------------
 
 
+@takes(Connection.HOME, Connection.JSON)
 def sync(
     context: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until ctrl-C; tell what changes.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare everything with the server.")] = False,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Send what was written here, and fetch what changed elsewhere."""
     if watch and verify:
         raise typer.BadParameter("give --watch or --verify, not both")
-    with open_device(merged(context, home=home, as_json=as_json)) as device, device.open_replica() as replica:
+    with open_device(settings_of(context)) as device, device.open_replica() as replica:
         if watch:
             from client_sync.watching import watch_replica
 
@@ -140,9 +137,10 @@ def _conclude(device: Device, report: SyncReport) -> None:
 # --- how it stands -------------------------------------------------------------------------------
 
 
-def status(context: typer.Context, home: HomeOption = None, as_json: JsonOption = False) -> None:
+@takes(Connection.HOME, Connection.JSON)
+def status(context: typer.Context) -> None:
     """Say how this device stands. Asks no server."""
-    with open_device(merged(context, home=home, as_json=as_json)) as device, device.open_replica() as replica:
+    with open_device(settings_of(context)) as device, device.open_replica() as replica:
         stands, letters = replica.status(), replica.dead_letters()
         others = [str(path) for path in device.home.other_replicas(device.credentials.principal)]
         place = {"file": str(replica.file.path), "other_files": others}
@@ -155,17 +153,16 @@ def status(context: typer.Context, home: HomeOption = None, as_json: JsonOption 
             device.output.tables.pairs([*lines, *(("other file", path) for path in others)])
 
 
+@takes(Connection.HOME, Connection.JSON)
 def dead_letters(
     context: typer.Context,
     discard: Annotated[
         list[int] | None, typer.Option("--discard", metavar="NUMBER", help="Forget this one; repeatable.")
     ] = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show what the server refused for good, and why."""
     dropped = set(discard or ())
-    with open_device(merged(context, home=home, as_json=as_json)) as device, device.open_replica() as replica:
+    with open_device(settings_of(context)) as device, device.open_replica() as replica:
         letters = replica.dead_letters()
         if unknown := dropped - {letter.position for letter in letters}:
             raise typer.BadParameter(f"there is no number {min(unknown)}", param_hint="--discard")
@@ -187,14 +184,13 @@ def _show(device: Device, letters: Sequence[DeadLetter]) -> None:
 # --- making whole, and leaving -------------------------------------------------------------------
 
 
+@takes(Connection.HOME, Connection.JSON)
 def restore(
     context: typer.Context,
     anew: Annotated[bool, typer.Option("--anew", help="Load everything anew, damaged or not.")] = False,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a damaged file whole: what was never sent is kept, the rest is loaded anew."""
-    with open_device(merged(context, home=home, as_json=as_json)) as device:
+    with open_device(settings_of(context)) as device:
         path = device.home.replica_path(device.credentials.principal)
         if not path.exists():
             device.output.tell({"missing": True}, f"there is no {path}; everything is loaded anew")
@@ -220,20 +216,20 @@ def _is_whole(device: Device) -> bool:
     return True
 
 
+@takes(Connection.HOME)
 def sign_out(
     context: typer.Context,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the memories here for the next time.")] = False,
     upload: Annotated[bool, typer.Option("--upload", help="Send what waits, then delete all.")] = False,
     wipe: Annotated[bool, typer.Option("--wipe", help="Delete all, sent or not.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    home: HomeOption = None,
 ) -> None:
     """Forget who this device is."""
     chosen = [mode for mode, given in zip(SignOut, (keep, upload, wipe), strict=True) if given]
     if len(chosen) != 1:
         raise typer.BadParameter("give one of --keep, --upload and --wipe")
     (mode,) = chosen
-    with open_device(merged(context, home=home)) as device:
+    with open_device(settings_of(context)) as device:
         _confirm(f"{_consequence(device, mode)} Sign out?", yes)
         _sign_out(device, mode)
         device.home.sign_out()

@@ -15,30 +15,25 @@ from client_sync.failures import fail
 from client_sync.progress import bar
 from client_sync.rendering import json_line
 from client_sync.session import (
-    ApiKeyOption,
-    HomeOption,
-    ServerOption,
+    Connection,
     Session,
-    UserOption,
-    merged,
     open_session,
+    settings_of,
+    takes,
 )
 from scrubjay import v1
 
 _PAGE_SIZE = 1000
 
 
+@takes(Connection.SERVER, Connection.API_KEY, Connection.USER, Connection.HOME)
 def export(
     context: typer.Context,
     file: Annotated[str, typer.Argument(metavar="[FILE]", help="Default: stdout.")] = "-",
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
 ) -> None:
     """Write every memory as a line of JSON, newest first."""
     with (
-        open_session(merged(context, server, api_key, user, home)) as session,
+        open_session(settings_of(context)) as session,
         bar() as show,
         writing(file) as write,
     ):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -29,23 +30,6 @@ PAGE_SIZE = 100
 """Rows asked for at once; the first are shown while the next are still to come."""
 
 _PANEL = "Connection (also before the command)"
-ServerOption = Annotated[
-    str | None, typer.Option("--server", help="The server's host:port.", rich_help_panel=_PANEL)
-]
-ApiKeyOption = Annotated[
-    str | None,
-    typer.Option(
-        "--api-key", help="The API key. Without one, the device's own memories.", rich_help_panel=_PANEL
-    ),
-]
-UserOption = Annotated[
-    str | None, typer.Option("--user", help="The user the memories are about.", rich_help_panel=_PANEL)
-]
-HomeOption = Annotated[
-    Path | None, typer.Option("--home", help="The device's folder.", rich_help_panel=_PANEL)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document a line.", rich_help_panel=_PANEL)]
-
 CA_HELP = "PEM file of the authorities that are trusted. Default: the system's."
 CERT_HELP = "PEM file of your certificate, for a server that asks for one."
 KEY_HELP = "PEM file of its key."
@@ -113,55 +97,81 @@ class Session:
         return method(request) if self.remote is None else self.remote.call(method, request)
 
 
+class Connection(Enum):
+    """An option that goes before a command and after it, where it holds for the command alone."""
+
+    SERVER = "server"
+    API_KEY = "api_key"
+    USER = "user"
+    HOME = "home"
+    JSON = "as_json"
+
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+_TAKEN = "__scrubjay_options__"
+_FILES = {"ca", "cert", "key"}
+"""The options of TLS, which every command takes."""
+
+
+def takes(*options: Connection) -> Callable[[_Command], _Command]:
+    """Declares which of these a command takes after its name too; their values are in ``settings_of``."""
+
+    def declare(command: _Command) -> _Command:
+        setattr(command, _TAKEN, {option.value for option in options})
+        return command
+
+    return declare
+
+
 class CommandGroup(TyperGroup):
-    """Commands that all take the files of TLS, as the options before the command do."""
+    """Commands that take what they declare with ``takes``, and all of them the files of TLS."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        files = typer.Typer(add_completion=False)
-        files.command()(_take_files)
+        options = typer.Typer(add_completion=False)
+        options.command()(_take)
+        known = typer.main.get_command(options).params
         for command in self.commands.values():
-            command.params += typer.main.get_command(files).params
+            taken = getattr(command.callback, _TAKEN, set()) | _FILES
+            command.params += [option for option in known if option.name in taken]
 
 
-def _take_file(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> None:
-    if path is not None and option.name is not None:
-        given: Settings = context.obj
-        context.obj = replace(given, tls=replace(given.tls, **{option.name: path}))
+def settings_of(context: typer.Context) -> Settings:
+    """What holds for a command: the options after it over those before it."""
+    settings: Settings = context.obj
+    return settings
 
 
-def _option(name: str, text: str) -> Any:
+def _take_one(context: typer.Context, option: typer.CallbackParam, value: object) -> None:
+    if value is None or value is False or option.name is None:
+        return
+    given = settings_of(context)
+    if option.name in _FILES:
+        tls = replace(given.tls, **{option.name: value})  # type: ignore[arg-type]  # by name
+        context.obj = replace(given, tls=tls)
+    else:
+        context.obj = replace(given, **{option.name: value})  # type: ignore[arg-type]  # by name
+
+
+def _option(name: str, text: str, **more: Any) -> Any:
     return typer.Option(
-        name, help=text, metavar="FILE", rich_help_panel=_PANEL, callback=_take_file, expose_value=False
+        name, help=text, rich_help_panel=_PANEL, callback=_take_one, expose_value=False, **more
     )
 
 
-def _take_files(
-    ca: Annotated[Path | None, _option("--ca", CA_HELP)] = None,
-    cert: Annotated[Path | None, _option("--cert", CERT_HELP)] = None,
-    key: Annotated[Path | None, _option("--key", KEY_HELP)] = None,
+def _take(
+    server: Annotated[str | None, _option("--server", "The server's host:port.")] = None,
+    api_key: Annotated[
+        str | None, _option("--api-key", "The API key. Without one, the device's own memories.")
+    ] = None,
+    user: Annotated[str | None, _option("--user", "The user the memories are about.")] = None,
+    home: Annotated[Path | None, _option("--home", "The device's folder.")] = None,
+    as_json: Annotated[bool, _option("--json", "One JSON document a line.")] = False,
+    ca: Annotated[Path | None, _option("--ca", CA_HELP, metavar="FILE")] = None,
+    cert: Annotated[Path | None, _option("--cert", CERT_HELP, metavar="FILE")] = None,
+    key: Annotated[Path | None, _option("--key", KEY_HELP, metavar="FILE")] = None,
 ) -> None:
-    """Its parameters are each command's; they end in the context."""
-
-
-def merged(
-    context: typer.Context,
-    server: str | None = None,
-    api_key: str | None = None,
-    user: str | None = None,
-    home: Path | None = None,
-    as_json: bool = False,
-) -> Settings:
-    """The settings, with the options after the command over those before it."""
-    given: Settings = context.obj
-    return Settings(
-        server=given.server if server is None else server,
-        api_key=given.api_key if api_key is None else api_key,
-        user=given.user if user is None else user,
-        home=given.home if home is None else home,
-        as_json=as_json or given.as_json,
-        tls=given.tls,
-    )
+    """Its parameters are the commands'; they end in the context."""
 
 
 @contextmanager

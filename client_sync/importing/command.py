@@ -25,16 +25,13 @@ from client_sync.importing.storing import MAX_BATCH, Placed, store
 from client_sync.importing.tally import Tally
 from client_sync.progress import Show, bar
 from client_sync.session import (
-    ApiKeyOption,
-    HomeOption,
-    JsonOption,
+    Connection,
     Output,
-    ServerOption,
     Session,
     Settings,
-    UserOption,
-    merged,
     open_session,
+    settings_of,
+    takes,
 )
 from scrubjay import v1
 from scrubjay.errors import ScrubjayError
@@ -55,6 +52,7 @@ class Options:
     tags: tuple[str, ...]
 
 
+@takes(*Connection)
 def import_(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'scrubjay export' or another wrote.")],
@@ -76,14 +74,9 @@ def import_(
     report: Annotated[
         str, typer.Option("--report", metavar="FILE", help="Write what was skipped, a line of JSON each.")
     ] = "",
-    server: ServerOption = None,
-    api_key: ApiKeyOption = None,
-    user: UserOption = None,
-    home: HomeOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Import memories or conversations. Run again, it goes on where it was cut."""
-    settings = merged(context, server, api_key, user, home, as_json)
+    settings = settings_of(context)
     options = Options(file, _policy(policy), from_user, scope, tuple(tags or ()))
     with ExitStack() as stack:
         session = stack.enter_context(open_session(settings))
