@@ -4,44 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from string import ascii_lowercase
 
+from server.ingest.entities.capitals import (
+    CAP,
+    NAME,
+    capitalised,
+    has_capital,
+    is_title_case,
+    kind_of,
+    starts_of_names,
+)
 from server.ingest.entities.entity import SUBJECT, Claim, EntityKind, Mention
 from server.ingest.entities.placed import Form, Forms, Placed, Told, form, matches
-from server.ingest.entities.words import (
-    ANIMALS,
-    BEGINNINGS,
-    GIVEN_NAMES,
-    KIN,
-    NO_NAMES,
-    PLACES,
-    TOOLS,
-)
+from server.ingest.entities.words import ANIMALS, BEGINNINGS, KIN, NO_NAMES, PLACES, TOOLS
 
-_HIGH = re.compile(r"[A-Z](?:(?<=\b.)|(?<=\b[a-z].)(?P<second>)|(?<=\b[a-z]{2}.)(?P<third>))")
-"""A capital letter that is the first, second or third of its word: so ``_CAP`` begins, and all names do."""
 _SPEAKERS = frozenset(("we", "user", "my", "our"))
 _SPEAKER = re.compile(r"\b(?:we|user|the [Uu]ser|my|our)\b")
 """Whom claims are about besides, in small letters."""
 
-_CAPITAL = re.compile("[A-Z]")
-_CAP = (
-    r"(?:(?:Mc|Mac|O['’]|D['’])?[A-Z][a-zß-ÿ]+(?:[A-Z][a-z]+)*(?:-[A-Z][a-zß-ÿ]+)*|[A-Z]{2,}[a-z0-9+#]*"
-    r"|[a-z]{1,2}[A-Z][A-Za-z]+|[A-Z]\.(?= [A-Z]))"
-)
-_JOINS = r"(?: (?:of the|of|de|van|von|der|da|del|&) | )"
-_RUN = rf"(?<![\w@/.'’-]){_CAP}(?:(?:{_JOINS}|-){_CAP})*(?: \d+(?![\w:/.]))?(?![\w@/])"
-_NAME = rf"{_CAP}(?:{_JOINS}{_CAP}){{0,4}}(?![\w@])"
-_RUNS = re.compile(_RUN)
-_TITLE = re.compile(r"\b(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms|Uncle|Aunt|Coach)\.? " + f"(?P<name>{_NAME})")
+_TITLE = re.compile(r"\b(?:Dr|Prof|Professor|Doctor|Mr|Mrs|Ms|Uncle|Aunt|Coach)\.? " + f"(?P<name>{NAME})")
 _TITLES = frozenset(("dr", "prof", "professor", "doctor", "mr", "mrs", "ms", "uncle", "aunt", "coach"))
-_ORGANISATION = re.compile(
-    r"(?:\b(?:Inc|Ltd|LLC|GmbH|Corp|Corporation|Company|University|Institute|Bank|Hospital|Clinic|College|School"
-    r"|Academy|Foundation|Labs|Airlines|Airways|Museum|Agency|Ministry|Association)$)|^(?:University|Bank"
-    r"|Institute|Ministry|Bank) of "
-)
 _PROJECT = re.compile(
-    rf"\b(?:[Pp]roject (?P<after>{_NAME})|(?:[Tt]he |[Oo]ur |[Mm]y )(?P<before>{_CAP}) project\b)"
+    rf"\b(?:[Pp]roject (?P<after>{NAME})|(?:[Tt]he |[Oo]ur |[Mm]y )(?P<before>{CAP}) project\b)"
 )
 _TOOL = re.compile(
     r"(?<![\w@/.-])(?:"
@@ -50,6 +35,8 @@ _TOOL = re.compile(
     re.IGNORECASE,
 )
 _LETTERS = re.compile("[a-z]+")
+_APART = bytes(code if chr(code) in ascii_lowercase else ord(" ") for code in range(256))
+"""Small letters as they are, all else a space."""
 _LIKE_LETTERS = re.compile("[ıſİ\u212a]")
 """What is a Latin letter too where case is ignored."""
 _TOOL_BEGINNINGS = frozenset(beginning[0] for tool in TOOLS if (beginning := _LETTERS.match(tool)))
@@ -64,7 +51,7 @@ _ADVERB = (
     r"|already|finally|actually|totally|truly|only|have|'ve|both)){0,3}"
 )
 _I = r"(?P<self>\b(?:I|We|we|[Tt]he [Uu]ser|[Uu]ser)(?:'ve|’ve)?)"
-_OTHER = rf"(?P<who>\b{_NAME})"
+_OTHER = rf"(?P<who>\b{NAME})"
 _WHO = rf"(?:{_I}|{_OTHER})"
 _AND = r"(?:(?:'m|’m| am| is|'s)?(?: \w+)? (?:lives?|works?|study|studies|based|from) [^,.;]{2,40}? and)?"
 """Something else of the same one, as in "I live in Rome and work for Fiat"."""
@@ -76,7 +63,7 @@ _ADJECTIVE = (
 )
 _MY_KIN = rf"\b(?:[Mm]y|[Oo]ur) {_ADJECTIVE}(?P<kin>{_KIN_WORD})"
 _TOOL_NAMES = "|".join(re.escape(tool) for tool in sorted(TOOLS, key=len, reverse=True))
-_PRODUCT = rf"(?P<what>(?i:{_TOOL_NAMES})(?![\w@+#-])|{_NAME})"
+_PRODUCT = rf"(?P<what>(?i:{_TOOL_NAMES})(?![\w@+#-])|{NAME})"
 _PRODUCT2 = _PRODUCT.replace("?P<what>", "?P<new>")
 _ROLE = r"(?: as (?:an? |the )?[\w' -]{2,40}?)?"
 _LIKE, _LIKES = r"(?:like|love|enjoy|prefer|adore)s?", r"(?:likes|loves|enjoys|prefers|adores)"
@@ -89,19 +76,19 @@ _OBJECT = r"(?P<thing>[A-Za-zÀ-ÿ][\w'’+#-]*(?: [\w'’+#-]+){0,5})"
 
 _KINSHIP = (
     re.compile(
-        rf"{_MY_KIN}(?:,(?= {_NAME}(?:[,.!?;]|$))|['’]s name is| is called| is named| called| named|:)?"
-        rf" (?P<name>(?:(?:Dr|Mr|Ms|Mrs)\.? )?{_NAME})"
+        rf"{_MY_KIN}(?:,(?= {NAME}(?:[,.!?;]|$))|['’]s name is| is called| is named| called| named|:)?"
+        rf" (?P<name>(?:(?:Dr|Mr|Ms|Mrs)\.? )?{NAME})"
     ),
     re.compile(
-        rf"(?<![\w'’])(?P<name>{_NAME})(?:,? who)?(?: is|'s|’s| was|,) (?:[Mm]y|[Oo]ur) {_ADJECTIVE}"
+        rf"(?<![\w'’])(?P<name>{NAME})(?:,? who)?(?: is|'s|’s| was|,) (?:[Mm]y|[Oo]ur) {_ADJECTIVE}"
         rf"(?P<kin>{_KIN_WORD})\b(?!['’]s)"
     ),
 )
 _MINE, _MARRYING = frozenset(("my", "our")), frozenset(("married", "engaged"))
 """Words of kinship's patterns, and of this one."""
-_MARRIED = re.compile(rf"{_I}{_BE}{_ADVERB} (?P<how>married|engaged) to (?P<name>{_NAME})")
+_MARRIED = re.compile(rf"{_I}{_BE}{_ADVERB} (?P<how>married|engaged) to (?P<name>{NAME})")
 
-_FIRM = rf"(?:the )?(?P<what>{_NAME})"
+_FIRM = rf"(?:the )?(?P<what>{NAME})"
 _ENDS = r"(?: no longer {0}| used to {0}|{1} no longer {2}| (?:don['’]t|do not) {0})"
 _FORMS = Forms(
     *form(
@@ -126,7 +113,7 @@ _FORMS = Forms(
         rf"{_WHO}{_AND}{_ADVERB}(?: works?|{_BE}{_ADVERB} (?:working|employed)| started working"
         rf"| (?:got|started|landed|took) an? (?:new )?(?:job|position|role)){_ROLE} (?:at|for|with) {_FIRM}",
     ),
-    *form("works_at", EntityKind.ORGANISATION, "joined", rf"{_WHO}{_ADVERB} joined (?P<what>{_NAME}) as\b"),
+    *form("works_at", EntityKind.ORGANISATION, "joined", rf"{_WHO}{_ADVERB} joined (?P<what>{NAME}) as\b"),
     *form(
         "works_at",
         EntityKind.ORGANISATION,
@@ -145,7 +132,7 @@ _FORMS = Forms(
         "lives_in",
         EntityKind.PLACE,
         "live living",
-        rf"{_I}{_ENDS.format('live', _BE, 'living')} in (?:the )?(?P<what>{_NAME})(?P<more>.*)",
+        rf"{_I}{_ENDS.format('live', _BE, 'living')} in (?:the )?(?P<what>{NAME})(?P<more>.*)",
         ended=True,
     ),
     *form(
@@ -158,7 +145,7 @@ _FORMS = Forms(
         "lives_in",
         EntityKind.PLACE,
         "moved",
-        rf"{_WHO}{_ADVERB} moved (?:back |over )?(?:from {_NAME} )?to (?P<what>{_NAME})",
+        rf"{_WHO}{_ADVERB} moved (?:back |over )?(?:from {NAME} )?to (?P<what>{NAME})",
     ),
     *form(
         "from",
@@ -186,7 +173,7 @@ _FORMS = Forms(
         EntityKind.PRODUCT,
         "project",
         rf"{_WHO}(?:{_ADVERB} (?:works? on|leads?)|{_BE}{_ADVERB} (?:working on|leading|in charge of))"
-        rf" (?:the )?(?:[Pp]roject (?P<what>{_NAME})|(?P<new>{_CAP}) project\b)",
+        rf" (?:the )?(?:[Pp]roject (?P<what>{NAME})|(?P<new>{CAP}) project\b)",
     ),
     *form(
         "allergic_to",
@@ -252,19 +239,13 @@ _THING_ENDS = re.compile(
     r"|these|this|every|it's|i|my|your|his|her|is|are|was|were|in the|on the|in my|these days)\b.*",
     re.IGNORECASE,
 )
-_OWNS = re.compile(
-    r"['’]s (?!an?\b|the\b|so\b|not\b|been\b|just\b|really\b|all\b|always\b|great|good|too\b|about\b"
-    r"|like\b|my\b|your\b|our\b|in\b|on\b|to\b|never\b|such\b|what|why|how|full\b|\w+ing\b|\w+ed\b)[a-z]"
-)
 _LONGEST_THING = 40
-_MAX_KEPT_NAMES = 4096
-"""Some 1 MB; the names of a conversation come again and again."""
 
 
 def names_nothing(text: str) -> bool:
     """Whether nothing can be found in a text: it has no capital letter, no word for who speaks and none that
     a tool begins with, and all that is found begins with one of these."""
-    if _CAPITAL.search(text) is not None:
+    if has_capital(text):
         return False
     said = _said(text)
     return _SPEAKERS.isdisjoint(said) and _TOOL_BEGINNINGS.isdisjoint(said)
@@ -287,7 +268,7 @@ class Reader:
 
     def read(self, text: str, *, tells: bool) -> tuple[list[Placed], list[Told]]:
         """What a sentence names, each with its place, and what it says of that, if it ``tells`` anything."""
-        starts = [match.start() - (match.lastindex or 0) for match in _HIGH.finditer(text)]
+        starts = starts_of_names(text)
         return list(self._entities(text, starts)), list(self._claims(text, starts)) if tells else []
 
     def _entities(self, text: str, starts: Sequence[int]) -> Iterator[Placed]:
@@ -301,8 +282,8 @@ class Reader:
             is_word = name.lower() in _PLAIN_WORDS and (name.islower() or not match.start())
             if not is_word:
                 yield Placed(match.start(), match.end(), Mention(name, EntityKind.PRODUCT))
-        if starts and not _is_title_case(text, starts):
-            yield from _capitalised(text, starts)
+        if starts and not is_title_case(text, starts):
+            yield from capitalised(text, starts)
 
     def _claims(self, text: str, starts: Sequence[int]) -> Iterator[Told]:
         if self._speakers:
@@ -332,7 +313,7 @@ class Reader:
 def _said(text: str) -> set[str]:
     """Its words, as far as they are of Latin letters, and all that tools begin with where some letter is like
     a Latin one."""
-    said = set(_LETTERS.findall(text.lower()))
+    said = set(text.lower().encode("ascii", "replace").translate(_APART).decode("ascii").split())
     if not text.isascii() and _LIKE_LETTERS.search(text) is not None:
         said |= _TOOL_BEGINNINGS
     return said
@@ -343,60 +324,6 @@ def _tools(text: str) -> Iterable[re.Match[str]]:
         return _TOOL.finditer(text)
     words = _LETTERS.finditer(text.lower())
     return matches(_TOOL, text, [word.start() for word in words if word[0] in _TOOL_BEGINNINGS])
-
-
-def _is_title_case(text: str, starts: Sequence[int]) -> bool:
-    """Whether capitals say nothing here: a heading, or somebody who shouts."""
-    if text.isascii() and len(starts) < 4:
-        return False
-    words = [word[0] for word in text.split() if word[0].isalpha()]
-    return len(words) > 4 and len(list(filter(str.isupper, words))) > 0.7 * len(words)
-
-
-def _capitalised(text: str, starts: Sequence[int]) -> Iterator[Placed]:
-    for match in matches(_RUNS, text, starts):
-        start, words = match.start(), match[0].split(" ")
-        first = _begins(text, start)
-        while words and _is_no_name(words[0], first):
-            start += len(words[0]) + 1
-            words, first = words[1:], False
-        while words and (_is_no_name(words[-1], False) or words[-1] in ("of", "the", "de", "&")):
-            words = words[:-1]
-        name = " ".join(words)
-        if not words or (first and len(words) == 1 and not _is_marked(name, text[start + len(name) :])):
-            continue
-        yield Placed(start, start + len(name), _named(name))
-
-
-@lru_cache(_MAX_KEPT_NAMES)
-def _named(name: str) -> Mention:
-    return Mention(name, _kind(name))
-
-
-def _begins(text: str, start: int) -> bool:
-    """Whether a sentence, a quotation or an item begins here, so that a capital says nothing."""
-    before = text[:start].rstrip(" ")
-    return not before or before[-1] in ".!?:;\"“‘'(—–-*•#>[…"
-
-
-def _is_no_name(word: str, first: bool) -> bool:
-    low = word.lower().replace("’", "'")
-    return low in NO_NAMES or (low in BEGINNINGS and (first or low in ("i", "my", "the", "a")))
-
-
-def _is_marked(name: str, rest: str) -> bool:
-    """Whether a single word at a beginning shows by itself that it is a name."""
-    low = name.lower()
-    inner = any(character.isupper() for character in name[1:])
-    return low in PLACES or low in GIVEN_NAMES or inner or _OWNS.match(rest) is not None
-
-
-def _kind(name: str) -> EntityKind:
-    if _ORGANISATION.search(name):
-        return EntityKind.ORGANISATION
-    if name.lower() in PLACES:
-        return EntityKind.PLACE
-    return EntityKind.PERSON if name.split(" ")[0].lower() in GIVEN_NAMES else EntityKind.NAME
 
 
 def _told(text: str, match: re.Match[str], one: Form) -> Told | None:
@@ -413,7 +340,7 @@ def _told(text: str, match: re.Match[str], one: Form) -> Told | None:
     if one.relation == "uses" and name.lower() in PLACES:
         return None
     if group == "thing" and name[0].isupper() and kind is EntityKind.THING:
-        kind = _kind(name)
+        kind = kind_of(name)
     return Told(match.start(group), Claim(subject, one.relation, Mention(name, kind), one.ended))
 
 

@@ -61,8 +61,8 @@ def sentences(text: str) -> list[Span]:
     found: list[Span] = []
     start = 0
     for line in text.splitlines(keepends=True):
-        for span in _of_line(line.rstrip()):
-            found += _cut(text, span.start + start, span.end + start)
+        for begin, end in _of_line(line.rstrip()):
+            found += _cut(text, start + begin, start + end)
         start += len(line)
     return found
 
@@ -72,7 +72,7 @@ def quoted(text: str) -> list[Span]:
     return [Span(span.start + 1, span.end - 1) for span in _wrapped(text) if text[span.start] in _QUOTES]
 
 
-def _of_line(line: str) -> Iterator[Span]:
+def _of_line(line: str) -> Iterator[tuple[int, int]]:
     bullet = _BULLET.match(line)
     start = 0 if bullet is None else bullet.end()
     ends = [end for end in _END.finditer(line, start) if end.end() < len(line)]
@@ -84,10 +84,10 @@ def _of_line(line: str) -> Iterator[Span]:
             continue
         after = _AFTER.match(line, end.end())
         stop = end.end() if after is None else after.end()
-        yield Span(start, stop)
+        yield start, stop
         start = stop
     if start < len(line):
-        yield Span(start, len(line))
+        yield start, len(line)
 
 
 def _ends(line: str, start: int, end: re.Match[str]) -> bool:
