@@ -125,6 +125,11 @@ def likeness(one: str, other: str) -> Likeness:
     return found
 
 
+def test_a_contraction_of_nothing_is_a_word() -> None:
+    assert words("n't") == ("n't",)
+    assert mark("n't") != mark("not")
+
+
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_case_width_punctuation_and_script_make_no_other_text(one: str, other: str) -> None:
     assert likeness(one, other) is Likeness.SAME
