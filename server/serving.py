@@ -20,6 +20,9 @@ SEMANTICS = "scrubjay.semantics"
 """The health service's name for whether search knows meanings: NOT_SERVING under the embedder hash."""
 PING_MILLIS = 30_000
 """How often a client may ask whether a quiet connection lives; connect() asks once a minute."""
+PENDING_CALLS = 10_000
+"""Calls that came at once and nobody has looked at yet, such as those of all devices behind a restart. gRPC cuts
+off what is beyond, with CANCELLED and no word why; its own number is 1 000."""
 GRACE_SECONDS = 10
 """How long running calls may finish when the server stops; most take milliseconds."""
 
@@ -69,6 +72,8 @@ def serve(
             ("grpc.keepalive_time_ms", 60_000),
             ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MILLIS),
+            ("grpc.server.max_pending_requests", PENDING_CALLS),
+            ("grpc.server.max_pending_requests_hard_limit", PENDING_CALLS),
             # A second server on the port is an error, not half of the calls.
             ("grpc.so_reuseport", 0),
         ],

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import grpc
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.struct_pb2 import Struct
 
-from rpc.conftest import Tenant
+from rpc.conftest import Serving, Tenant
 from scrubjay import v1
 
+PATIENCE = 60
+MANY = 2500
+"""gRPC's own queue holds 1 000."""
 T = TypeVar("T")
 
 
@@ -71,3 +76,13 @@ def test_a_read_that_follows_a_write_sees_it(dev: Tenant) -> None:
     for n in range(20):
         response = dev.memories.Add(v1.AddRequest(memories=[v1.Memory(user_id="alice", content=f"fact {n}")]))
         assert dev.found(f"fact {n}", top_k=1, min_revision=response.revision) == [f"fact {n}"]
+
+
+def test_calls_that_come_at_once_are_answered_by_the_server_and_not_cut_off(serving: Serving) -> None:
+    key = (("authorization", f"Bearer {serving.dev.key}"),)
+    request = v1.GetRequest(id=str(uuid.UUID(int=1)))
+    with grpc.insecure_channel(serving.app.address) as channel:
+        get = v1.MemoryServiceStub(channel).Get
+        calls = [get.future(request, metadata=key, timeout=PATIENCE) for _ in range(MANY)]
+        codes = {call.code() for call in calls}
+    assert codes <= {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.RESOURCE_EXHAUSTED}
