@@ -6,11 +6,15 @@ memory and misses nothing, for what changed is in the feed.
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from scrubjay.memory import ClientId
 from scrubjay.stamp import CommitStamp
+from server.slots import HandlerSlots
 from server.store.memory_store import StreamKey
 
 NOBODY = ClientId("")
@@ -18,6 +22,9 @@ NOBODY = ClientId("")
 ECHO_SECONDS = 0.05
 """How long a device's own writes may lie before it hears of them: their answers tell it sooner, and meanwhile
 the server works for others."""
+READERS_AT_ONCE = 4
+"""Streams that read what is new at once: a wake-up of thousands leaves most connections to other calls, and
+no stream gives up waiting for one."""
 ANY_HEAD = CommitStamp((1 << 63) - 1)
 """Told where the stream may have moved and nobody knows how far."""
 
@@ -84,6 +91,7 @@ class WatchHub:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscriptions: dict[StreamKey, set[Subscription]] = {}
+        self._readers = HandlerSlots(READERS_AT_ONCE, READERS_AT_ONCE, queued=sys.maxsize)
 
     def subscribe(self, key: StreamKey, client_id: ClientId = NOBODY) -> Subscription:
         """Hear of the stream's commits from now on; a device of its own ones later."""
@@ -91,6 +99,15 @@ class WatchHub:
         with self._lock:
             self._subscriptions.setdefault(key, set()).add(subscription)
         return subscription
+
+    @contextmanager
+    def reading(self, key: StreamKey) -> Iterator[None]:
+        """A turn at reading what is new, for the block; where many wait, tenants alternate."""
+        self._readers.take(key.incarnation)
+        try:
+            yield
+        finally:
+            self._readers.give_back(key.incarnation)
 
     def notify(self, key: StreamKey, head: CommitStamp, by: ClientId = NOBODY) -> None:
         """The stream was committed up to ``head``, by a device or by anybody."""

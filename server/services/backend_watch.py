@@ -55,7 +55,8 @@ class BackendWatch(MemoryDoor):
             position = self._beginning(request, watched)
             due = True
             while not ending.over:
-                page = _page(watched, position)
+                with watched.shard.hub.reading(key):
+                    page = _page(watched, position)
                 position = page.position
                 if page.changes or due or page.more:
                     yield self._response(watched, page)

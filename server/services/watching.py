@@ -35,7 +35,8 @@ def watch(
     with shard.hub.subscribe(pull.key, pull.viewer.client_id) as subscription:
         ending.on_end(subscription.close)
         while not ending.over:
-            pulled = shard.pull(pull)
+            with shard.hub.reading(pull.key):
+                pulled = shard.pull(pull)
             if not isinstance(pulled, Pulled):
                 yield _response(told, FeedPage([], BEGINNING, more=True), told, clock)
                 return

@@ -15,8 +15,8 @@ from scrubjay.memory import ClientId
 from scrubjay.stamp import CommitStamp
 from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore, StreamKey, Writing
-from server.watch import ANY_HEAD, ECHO_SECONDS, NOBODY, Subscription, WatchHub
-from tests.stored import ACME, ALICE, BOB, add, insert, memory
+from server.watch import ANY_HEAD, ECHO_SECONDS, NOBODY, READERS_AT_ONCE, Subscription, WatchHub
+from tests.stored import ACME, ALICE, BOB, GLOBEX, add, insert, memory
 
 PATIENCE = 20
 AT_ONCE = 0
@@ -29,6 +29,13 @@ ONE, TWO, THREE = (CommitStamp(n) for n in (1, 2, 3))
 @pytest.fixture
 def hub() -> WatchHub:
     return WatchHub()
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    ends_at = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < ends_at, "it never came to hold"
+        threading.Event().wait(0.002)
 
 
 @contextmanager
@@ -136,6 +143,30 @@ def test_a_subscription_that_closes_waits_for_no_echo(hub: WatchHub, monkeypatch
         hub.notify(ALICE, ONE, PHONE)
         phone.close()
     assert given == [None]
+
+
+def test_few_streams_read_at_once_and_tenants_alternate(hub: WatchHub) -> None:
+    inside: list[StreamKey] = []
+    go = threading.Semaphore(0)
+
+    def read(key: StreamKey) -> None:
+        with hub.reading(key):
+            inside.append(key)
+            assert go.acquire(timeout=PATIENCE)
+
+    with ThreadPoolExecutor(3 * READERS_AT_ONCE) as pool:
+        many = [pool.submit(read, ALICE) for _ in range(2 * READERS_AT_ONCE)]
+        eventually(lambda: len(inside) == READERS_AT_ONCE and len(hub._readers._waiting) == READERS_AT_ONCE)
+        another = pool.submit(read, StreamKey(GLOBEX, ALICE.stream))
+        eventually(lambda: len(hub._readers._waiting) == READERS_AT_ONCE + 1)
+        assert len(inside) == READERS_AT_ONCE
+        go.release(2)
+        eventually(lambda: len(inside) == READERS_AT_ONCE + 2)
+        assert StreamKey(GLOBEX, ALICE.stream) in inside
+        go.release(3 * READERS_AT_ONCE)
+        for one in (*many, another):
+            one.result(PATIENCE)
+    assert len(inside) == 2 * READERS_AT_ONCE + 1
 
 
 # --- between servers ------------------------------------------------------------------------------
