@@ -141,6 +141,7 @@ _LIKE = frozenset(("like", "likes", "prefer", "prefers", "dislike", "dislikes"))
 _ARTICLES = frozenset(("a", "an", "the"))
 _LIKED = frozenset(("like", "dislike", "欢", "厌"))
 _OPENING = frozenset(("oh", "hey", "well", "um", "hm", "hmm", "我"))
+_FOLDED_ENDS = frozenset("sge")
 _THE_LESS_LIKED_WITHIN = 4
 """Words of what is liked, before "to" or "over" and what is liked less."""
 
@@ -157,7 +158,8 @@ def words(text: str) -> tuple[str, ...]:
     said = _replaced(said, _MEANING_ONE_THING)
     if not _LIKE.isdisjoint(said):
         said = list(_liked(said))
-    return tuple(_compared(list(map(_folded, said)))) or (plain.strip(),)
+    folded = [_folded(word) if word[-1] in _FOLDED_ENDS else word for word in said]
+    return tuple(_compared(folded)) or (plain.strip(),)
 
 
 @lru_cache(2048)
@@ -276,6 +278,7 @@ def _compared(said: list[str]) -> list[str]:
 
 @lru_cache(16_384)
 def _folded(word: str) -> str:
-    """A word without its plural, -s or -ing; one of the past as it is."""
+    """A word without its plural, -s or -ing; one of the past as it is, and so is any with none of
+    ``_FOLDED_ENDS``."""
     root = stem(word)
     return root if word.endswith(("s", "ing", "ie")) or (word[-1] == "e" and root == word[:-1]) else word

@@ -124,6 +124,8 @@ def test_words_are_the_same_read_at_once_or_apart(text: str) -> None:
     assert [word for chunk in plain.split() for word in words._written(chunk)] == whole
     if words._LIKE.isdisjoint(whole):
         assert list(words._liked(whole)) == whole
+    others = [word for word in whole if word[-1] not in words._FOLDED_ENDS]
+    assert [words._folded(word) for word in others] == others
 
 
 @given(st.lists(st.sampled_from(_SAID + _ZH_SAID), max_size=8).map(" ".join))

@@ -164,7 +164,7 @@ def _cut(text: str, start: int, end: int) -> list[Span]:
 
 
 def _trimmed(text: str, start: int, end: int) -> list[Span]:
-    piece = text[start:end]
-    start += len(piece) - len(piece.lstrip())
-    end -= len(piece) - len(piece.rstrip())
+    piece = text[start:end].lstrip()
+    start = end - len(piece)
+    end = start + len(piece.rstrip())
     return [Span(start, end)] if start < end else []
