@@ -318,16 +318,20 @@ def _sent(replica: Replica, remote: Remote) -> float:
 
 
 def push(server: Server, folder: Path, count: int) -> None:
-    """Print how fast operations made offline are taken."""
+    """Print how fast operations made offline are taken, and what the device does for it."""
     with server.device(folder, "pusher") as (replica, remote):
         synchronize(replica, remote)
         for n in range(count):
             replica.add(new_sentence(n))
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         report = synchronize(replica, remote)
-        seconds = time.perf_counter() - began
+        seconds, cpu_micros = time.perf_counter() - began, (time.process_time() - used) * 1e6
     assert report.pushed == count
-    print(f"push of {count} operations of one stream: {count / seconds:.0f} operations/s", flush=True)
+    print(
+        f"push of {count} operations of one stream: {count / seconds:.0f} operations/s, "
+        f"{cpu_micros / count:.0f} µs of the device's processor time each",
+        flush=True,
+    )
 
 
 def from_a_to_b(server: Server, folder: Path, writes: int) -> None:
