@@ -92,7 +92,8 @@ def _pieces(plain: str) -> Iterator[str]:
         for end in range(start + 1, min(start + MOST_WORDS, len(words)) + 1):
             piece = " ".join(words[start:end])
             yield piece
-            if piece.endswith("s"):  # apostrophes are no part of a normal form: "anna's" is "annas" here
+            # apostrophes are no part of a normal form: "anna's" is "annas" here
+            if words[end - 1] != "s" and piece.endswith("s"):
                 yield piece[:-1]
     for run in _UNSPACED.finditer(plain):
         characters = run[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bench import entities as bench
@@ -231,6 +231,7 @@ def test_a_name_that_all_mention_says_nothing() -> None:
 
 
 @given(st.text(max_size=200))
+@example("0 s")
 def test_pieces_of_a_query_are_few_and_normal(text: str) -> None:
     found = list(pieces(text))
     assert len(found) <= 4000
