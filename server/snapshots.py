@@ -33,7 +33,7 @@ KEPT_SECONDS = 15 * 60
 MOST_BUILDS = 2
 """Files that are made at once: each holds a core, and on PostgreSQL a reading connection of its shard."""
 
-BLOCK_BYTES = 256 * 1024
+BLOCK_BYTES = 1024 * 1024
 """What is checked at once when it is sent: a disk may give back other bytes than it took."""
 
 _RETRACTIONS = 500

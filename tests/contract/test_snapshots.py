@@ -28,7 +28,7 @@ from server.ending import Ending
 from server.services import downloading
 from server.services.downloading import CHUNK_BYTES
 from server.snapshot_file import write_file
-from server.snapshots import KEPT_SECONDS, MOST_BUILDS, Snapshots
+from server.snapshots import BLOCK_BYTES, KEPT_SECONDS, MOST_BUILDS, Snapshots
 from server.store.memory_store import MemoryStore, StreamHead
 from tests.devices import KEY, Device, Server, Told, short
 
@@ -190,6 +190,7 @@ def test_the_newest_end_with_a_page(phone: Device) -> None:
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloading, "CHUNK_BYTES", 4096)
+    monkeypatch.setattr(downloading, "QUICK_SECONDS", 0)
 
 
 @pytest.mark.usefixtures("_small_chunks")
@@ -301,13 +302,18 @@ def test_an_offset_behind_the_file_is_refused(phone: Device) -> None:
         asked(phone, resume_token=first.resume_token, offset=first.total_bytes + 1)
 
 
-def test_chunks_are_no_longer_than_said(phone: Device) -> None:
-    phone.sync(*[phone.create(f"{n}" + "x" * 15_000) for n in range(16)])
-    phone.sync(*[phone.create(f"{n}" + "y" * 15_000) for n in range(16)])
+@pytest.mark.parametrize(("seconds", "later"), [(0, CHUNK_BYTES), (60, BLOCK_BYTES)], ids=["slow", "quick"])
+def test_chunks_are_no_longer_than_who_reads_them_takes_quickly(
+    phone: Device, seconds: float, later: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for letter in "xyz":
+        phone.sync(*[phone.create(f"{n}" + letter * 15_000) for n in range(16)])
+    monkeypatch.setattr(downloading, "QUICK_SECONDS", seconds)
     sizes = [len(one.chunk) for one in asked(phone)]
+    assert len(Loaded(tmp_path / "loaded.db", asked(phone)).rows) == 48
     assert sizes[0] == CHUNK_BYTES
-    assert len(sizes) > 1
-    assert max(sizes) <= CHUNK_BYTES
+    assert max(sizes) <= later
+    assert len(sizes) == (2 if seconds else -(-sum(sizes) // CHUNK_BYTES))
 
 
 # --- what is kept ---------------------------------------------------------------------------------

@@ -90,6 +90,7 @@ def device(shard_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(downloading, "CHUNK_BYTES", CHUNK_BYTES)
+        patch.setattr(downloading, "QUICK_SECONDS", 0)
         path = shutil.copyfile(shard_file, folder / "shard.db")
         server = stack.enter_context(Server(f"sqlite:///{path}", folder))
         device = server.device()

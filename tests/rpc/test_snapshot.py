@@ -40,7 +40,7 @@ def test_a_device_loads_everything_and_syncs_from_there(serving: Serving, tmp_pa
     responses = list(phone.Snapshot(v1.SnapshotRequest(newest=3), timeout=PATIENCE))
     newest = open_page(unpack(v1.Page, "newest_page", responses[0].newest_page))
     assert [change.memory.content for _, _, change in newest] == facts[-3:]
-    assert len(responses) > 3
+    assert len(responses) > 2, "the file came in one part"
     assert loaded(tmp_path / "loaded.db", responses) == facts
     assert responses[-1].row_count == 200
     serving.dev.add("later")
