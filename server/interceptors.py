@@ -198,12 +198,12 @@ class Door:
                 metadata = _metadata(context)
                 tenant = self._tenants.of(_key(metadata)) or self._introduced(path, context, metadata)
                 with self._slots.stream(tenant):
-                    caller = self._caller(path, context, metadata)
+                    look = partial(self._looked_up, tenant, path, context, metadata)
+                    caller = look()
                     count(caller, rpc, len(body), 0)
                     self._limits.admit(caller)
                     if not context.add_callback(ending.end):
                         return
-                    look = partial(self._caller, path, context, metadata)
                     patience = Patience(self._slots, context, caller.key_id)
                     with (
                         self._slots.living(caller.key_id, ending),
@@ -272,6 +272,13 @@ class Door:
             self._passage.wait(error.incarnation, patience.seconds)
         self._authenticator.forget(error.incarnation)
         return look()
+
+    def _looked_up(
+        self, tenant: str, path: str, context: grpc.ServicerContext, metadata: Mapping[str, str]
+    ) -> Caller:
+        """The caller of a stream of the tenant, looked up in its turn."""
+        with self._slots.looking(tenant):
+            return self._caller(path, context, metadata)
 
     def _caller(self, path: str, context: grpc.ServicerContext, metadata: Mapping[str, str]) -> Caller:
         key = _key(metadata)

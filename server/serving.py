@@ -21,8 +21,8 @@ SEMANTICS = "scrubjay.semantics"
 PING_MILLIS = 30_000
 """How often a client may ask whether a quiet connection lives; connect() asks once a minute."""
 PENDING_CALLS = 10_000
-"""Calls that came at once and nobody has looked at yet, such as those of all devices behind a restart. gRPC cuts
-off what is beyond, with CANCELLED and no word why; its own number is 1 000."""
+"""Calls that came at once and nobody has looked at yet, such as those of all devices behind a restart. gRPC
+cuts off what is beyond, with CANCELLED and no word why; its own number is 1 000."""
 GRACE_SECONDS = 10
 """How long running calls may finish when the server stops; most take milliseconds."""
 

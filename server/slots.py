@@ -8,6 +8,7 @@ that waits for long work does so in a stream slot, too.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ from server.ending import Ending
 from server.fair_queue import FairQueue
 from server.turns import Turns
 
+STREAMS_AT_WORK = 4
+"""Streams that ask a database at once. Where thousands begin or wake up together, most connections are left
+to other calls, and no stream gives up waiting for one."""
 STREAMS_PER_KEY = 8
 """One device needs a Watch and a Snapshot; the rest is what a lost network left behind."""
 REFUSED_AT_ONCE = 16
@@ -62,6 +66,15 @@ class HandlerSlots:
                 return
             self._count_in(wait.tenant)
         wait.end(admitted=True)
+
+    @contextmanager
+    def held(self, tenant: str) -> Iterator[None]:
+        """A slot of the tenant for the block, as with ``take``."""
+        self.take(tenant)
+        try:
+            yield
+        finally:
+            self.give_back(tenant)
 
     @contextmanager
     def lent(self, tenant: str) -> Iterator[None]:
@@ -174,6 +187,7 @@ class Slots:
         self.calls = self.threads + queued
         self.handler = Handlers(HandlerSlots(count, handlers, queued), turns or Turns())
         self._streams = StreamSlots(_with_others(streams), streams)
+        self._looking = streams_at_work()
         self._lock = threading.Lock()
         self._living: dict[str, list[Ending]] = {}
         self._waiting: set[Ending] = set()
@@ -182,6 +196,10 @@ class Slots:
     def stream(self, tenant: str) -> AbstractContextManager[None]:
         """A stream slot of the tenant for the block. ServerBusy where it may have none."""
         return self._streams.taken(tenant)
+
+    def looking(self, tenant: str) -> AbstractContextManager[None]:
+        """A turn of a stream of the tenant at looking up its credential, for the block."""
+        return self._looking.held(tenant)
 
     @contextmanager
     def living(self, key_id: str, ending: Ending) -> Iterator[None]:
@@ -228,6 +246,11 @@ class Slots:
             living = [ending for mine in self._living.values() for ending in mine] + list(self._waiting)
         for ending in living:
             ending.end(_stopping())
+
+
+def streams_at_work() -> HandlerSlots:
+    """Slots for what ``STREAMS_AT_WORK`` streams may do at once, and however many wait for."""
+    return HandlerSlots(STREAMS_AT_WORK, STREAMS_AT_WORK, queued=sys.maxsize)
 
 
 def _with_others(each: int) -> int:

@@ -6,15 +6,13 @@ memory and misses nothing, for what changed is in the feed.
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from scrubjay.memory import ClientId
 from scrubjay.stamp import CommitStamp
-from server.slots import HandlerSlots
+from server.slots import streams_at_work
 from server.store.memory_store import StreamKey
 
 NOBODY = ClientId("")
@@ -22,9 +20,6 @@ NOBODY = ClientId("")
 ECHO_SECONDS = 0.05
 """How long a device's own writes may lie before it hears of them: their answers tell it sooner, and meanwhile
 the server works for others."""
-READERS_AT_ONCE = 4
-"""Streams that read what is new at once: a wake-up of thousands leaves most connections to other calls, and
-no stream gives up waiting for one."""
 ANY_HEAD = CommitStamp((1 << 63) - 1)
 """Told where the stream may have moved and nobody knows how far."""
 
@@ -91,7 +86,7 @@ class WatchHub:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._subscriptions: dict[StreamKey, set[Subscription]] = {}
-        self._readers = HandlerSlots(READERS_AT_ONCE, READERS_AT_ONCE, queued=sys.maxsize)
+        self._readers = streams_at_work()
 
     def subscribe(self, key: StreamKey, client_id: ClientId = NOBODY) -> Subscription:
         """Hear of the stream's commits from now on; a device of its own ones later."""
@@ -100,14 +95,9 @@ class WatchHub:
             self._subscriptions.setdefault(key, set()).add(subscription)
         return subscription
 
-    @contextmanager
-    def reading(self, key: StreamKey) -> Iterator[None]:
+    def reading(self, key: StreamKey) -> AbstractContextManager[None]:
         """A turn at reading what is new, for the block; where many wait, tenants alternate."""
-        self._readers.take(key.incarnation)
-        try:
-            yield
-        finally:
-            self._readers.give_back(key.incarnation)
+        return self._readers.held(key.incarnation)
 
     def notify(self, key: StreamKey, head: CommitStamp, by: ClientId = NOBODY) -> None:
         """The stream was committed up to ``head``, by a device or by anybody."""

@@ -13,9 +13,10 @@ import pytest
 
 from scrubjay.memory import ClientId
 from scrubjay.stamp import CommitStamp
+from server.slots import STREAMS_AT_WORK
 from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore, StreamKey, Writing
-from server.watch import ANY_HEAD, ECHO_SECONDS, NOBODY, READERS_AT_ONCE, Subscription, WatchHub
+from server.watch import ANY_HEAD, ECHO_SECONDS, NOBODY, Subscription, WatchHub
 from tests.stored import ACME, ALICE, BOB, GLOBEX, add, insert, memory
 
 PATIENCE = 20
@@ -154,19 +155,19 @@ def test_few_streams_read_at_once_and_tenants_alternate(hub: WatchHub) -> None:
             inside.append(key)
             assert go.acquire(timeout=PATIENCE)
 
-    with ThreadPoolExecutor(3 * READERS_AT_ONCE) as pool:
-        many = [pool.submit(read, ALICE) for _ in range(2 * READERS_AT_ONCE)]
-        eventually(lambda: len(inside) == READERS_AT_ONCE and len(hub._readers._waiting) == READERS_AT_ONCE)
+    with ThreadPoolExecutor(3 * STREAMS_AT_WORK) as pool:
+        many = [pool.submit(read, ALICE) for _ in range(2 * STREAMS_AT_WORK)]
+        eventually(lambda: len(inside) == STREAMS_AT_WORK and len(hub._readers._waiting) == STREAMS_AT_WORK)
         another = pool.submit(read, StreamKey(GLOBEX, ALICE.stream))
-        eventually(lambda: len(hub._readers._waiting) == READERS_AT_ONCE + 1)
-        assert len(inside) == READERS_AT_ONCE
+        eventually(lambda: len(hub._readers._waiting) == STREAMS_AT_WORK + 1)
+        assert len(inside) == STREAMS_AT_WORK
         go.release(2)
-        eventually(lambda: len(inside) == READERS_AT_ONCE + 2)
+        eventually(lambda: len(inside) == STREAMS_AT_WORK + 2)
         assert StreamKey(GLOBEX, ALICE.stream) in inside
-        go.release(3 * READERS_AT_ONCE)
+        go.release(3 * STREAMS_AT_WORK)
         for one in (*many, another):
             one.result(PATIENCE)
-    assert len(inside) == 2 * READERS_AT_ONCE + 1
+    assert len(inside) == 2 * STREAMS_AT_WORK + 1
 
 
 # --- between servers ------------------------------------------------------------------------------
