@@ -143,7 +143,9 @@ def registers(memory: Memory) -> list[tuple[str, JsonValue]]:
     plain: list[JsonValue] = list(_plain_fields(memory))
     plain[_SOURCE] = source_json(memory.source)
     plain[_PRIVACY_LEVEL] = int(memory.privacy_level)
-    found = [named for named in zip(PLAIN_FIELDS, plain, strict=True) if named[1] is not None]
+    found: list[tuple[str, JsonValue]] = [
+        named for named in zip(PLAIN_FIELDS, plain, strict=True) if named[1] is not None
+    ]
     if memory.tags:
         found += [(f"tags.{tag}", True) for tag in sorted(memory.tags)]
     if memory.metadata:

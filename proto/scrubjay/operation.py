@@ -159,6 +159,7 @@ def reread(
     setattr(message.memory, f"{subject.kind}_id", subject.name)
     fields = _fields(message) if kind is OperationKind.SET else ()
     made_at = Micros(stamp.millis * 1000)
+    whole: Memory | None = None
     try:
         if fields and all("." in field for field in fields):  # else a tag would cost a whole memory
             values = [keyed_value(message.memory, field) for field in fields]
