@@ -59,9 +59,9 @@ def model() -> Iterator[EmbeddingServer]:
 @pytest.fixture
 def settings(settings: Settings, model: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A server that offers two spaces, and knows other servers' news within the second."""
-    monkeypatch.setattr(reindexing, "ALONE_SECONDS", 0.3)
+    monkeypatch.setattr(reindexing, "ALONE_SECONDS", 1)
     monkeypatch.setattr(mending, "INTERVAL_SECONDS", 0.5)
-    monkeypatch.setattr(reindexing, "SETTLE_SECONDS", 1.5)
+    monkeypatch.setattr(reindexing, "SETTLE_SECONDS", 2)
     monkeypatch.setattr(registry, "CredentialCache", lambda: CredentialCache(seconds=1))
     new = f"openai:model-1/{DIMENSION}@{model.base_url}"
     return settings.model_copy(update={"embedders": new})
