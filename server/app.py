@@ -175,6 +175,8 @@ class App:
             self.address = serve(
                 settings, credentials, door, slots, services, embedders.new.space.semantic, stack
             )
+            for shard in shards.values():
+                stack.callback(shard.hub.close)
             self._stack = stack.pop_all()
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from scrubjay.errors import ServerBusy, Unavailable
+from scrubjay.errors import ScrubjayError, ServerBusy, Unavailable
 from server.ending import Ending
 from server.fair_queue import FairQueue
 from server.turns import Turns
@@ -41,17 +41,21 @@ class HandlerSlots:
         self._taken = 0
         self._of_tenant: dict[str, int] = {}
         self._waiting: FairQueue[_Wait] = FairQueue(queued)
+        self._closed = False
 
     def take(self, tenant: str) -> None:
-        """Have a slot of the tenant until ``give_back``, waited for. ServerBusy where too many wait."""
+        """Have a slot of the tenant until ``give_back``, waited for. ServerBusy where too many wait,
+        Unavailable once ``close`` was called."""
         with self._lock:
+            if self._closed:
+                raise _stopping()
             if self._is_free(tenant):
                 self._count_in(tenant)
                 return
             wait = _Wait(tenant)
             turned_away = self._waiting.put(tenant, wait)
         if turned_away is not None:
-            turned_away.end(admitted=False)
+            turned_away.end(ServerBusy("more calls at once than the server takes; retry shortly"))
         wait.over()
 
     def give_back(self, tenant: str) -> None:
@@ -65,7 +69,15 @@ class HandlerSlots:
             if wait is None:
                 return
             self._count_in(wait.tenant)
-        wait.end(admitted=True)
+        wait.end()
+
+    def close(self) -> None:
+        """Turn away who waits, and who comes: the server stops."""
+        with self._lock:
+            self._closed = True
+            waits = [wait for _ in range(len(self._waiting)) if (wait := self._waiting.take()) is not None]
+        for wait in waits:
+            wait.end(_stopping())
 
     @contextmanager
     def held(self, tenant: str) -> Iterator[None]:
@@ -100,20 +112,20 @@ class _Wait:
 
     def __init__(self, tenant: str) -> None:
         self.tenant = tenant
-        self._admitted = False
+        self._refusal: ScrubjayError | None = None
         self._gate = threading.Lock()
         self._gate.acquire()
 
-    def end(self, *, admitted: bool) -> None:
+    def end(self, refusal: ScrubjayError | None = None) -> None:
         """Let the call go on, or turn it away."""
-        self._admitted = admitted
+        self._refusal = refusal
         self._gate.release()
 
     def over(self) -> None:
-        """Wait for the end. ServerBusy where the call is turned away."""
+        """Wait for the end. Raises the refusal of a call that is turned away."""
         self._gate.acquire()
-        if not self._admitted:
-            raise ServerBusy("more calls at once than the server takes; retry shortly")
+        if self._refusal is not None:
+            raise self._refusal
 
 
 class Handlers:
@@ -244,6 +256,7 @@ class Slots:
         with self._lock:
             self._stopped = True
             living = [ending for mine in self._living.values() for ending in mine] + list(self._waiting)
+        self._looking.close()
         for ending in living:
             ending.end(_stopping())
 

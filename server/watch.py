@@ -99,6 +99,10 @@ class WatchHub:
         """A turn at reading what is new, for the block; where many wait, tenants alternate."""
         return self._readers.held(key.incarnation)
 
+    def close(self) -> None:
+        """Let no stream wait for its turn any more: the server stops."""
+        self._readers.close()
+
     def notify(self, key: StreamKey, head: CommitStamp, by: ClientId = NOBODY) -> None:
         """The stream was committed up to ``head``, by a device or by anybody."""
         with self._lock:

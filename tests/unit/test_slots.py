@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from scrubjay.errors import ServerBusy
+from scrubjay.errors import ServerBusy, Unavailable
 from server.slots import HandlerSlots, StreamSlots
 
 PATIENCE = 10
@@ -56,7 +56,7 @@ class Calls:
         try:
             self._slots.take(tenant)
             said = self.begun
-        except ServerBusy:
+        except (ServerBusy, Unavailable):
             said = self.refused
         with self._changed:
             said.append(tenant)
@@ -130,6 +130,16 @@ def test_a_slot_that_was_lent_is_had_again_at_once_whoever_waits(calls: Calls) -
     calls.begin("acme", "acme", "other", "third", "third")
     calls.end("other")
     calls.begin("acme", "acme", "other", "third", "third", "acme")
+
+
+def test_once_they_are_closed_who_waits_is_refused_and_who_comes_too(calls: Calls) -> None:
+    calls.call("acme", "acme", "acme", "other", "other", "third")
+    calls._slots.close()
+    calls.call("fourth")
+    calls._until(lambda: len(calls.refused) == 4)
+    assert sorted(calls.refused) == ["acme", "fourth", "other", "third"]
+    calls.end("acme")
+    calls.begin("acme", "acme", "other")
 
 
 def test_a_tenant_has_its_own_streams_and_leaves_the_rest_to_others() -> None:
