@@ -31,10 +31,10 @@ from scrubjay.memory import (
     PrivacyLevel,
     canonical_json,
     id_bytes,
-    is_memory_id,
 )
 from scrubjay.merge import KEYED_FIELDS, State, get, is_register
 from scrubjay.stamp import CommitStamp, unpack_field_stamps
+from scrubjay.validity import is_memory_id
 from scrubjay.wire import from_message, to_message, to_timestamp, to_value
 
 _BEHIND_ALL = 1 << 62

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from client_sync.identity import Identity
 from scrubjay.errors import FieldViolation, InvalidField, check
-from scrubjay.memory import JsonValue, Memory, PrivacyLevel, canonical_json, violations
+from scrubjay.memory import JsonValue, Memory, PrivacyLevel, canonical_json
 from scrubjay.merge import get, is_register
+from scrubjay.validity import violations
 
 
 def check_new(memory: Memory, identity: Identity) -> None:

@@ -10,10 +10,11 @@ from client_sync.identity import Identity
 from client_sync.outbox import Outbox
 from client_sync.replica_file import get_meta, is_recovering, set_meta
 from scrubjay.errors import MemoryDeleted, MemoryNotFound
-from scrubjay.memory import MemoryId, Micros, PrivacyLevel, expired, id_bytes, is_memory_id
+from scrubjay.memory import MemoryId, Micros, PrivacyLevel, expired, id_bytes
 from scrubjay.merge import State
 from scrubjay.operation import Operation
 from scrubjay.stamp import Clock, Stamp
+from scrubjay.validity import is_memory_id
 
 
 class LocalWriting:

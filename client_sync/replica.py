@@ -37,12 +37,12 @@ from scrubjay.memory import (
     Source,
     expired,
     id_bytes,
-    is_memory_id,
     new_memory_id,
     within,
 )
 from scrubjay.merge import State, Write, create
 from scrubjay.operation import NO_ID, Operation, OperationKind, replay
+from scrubjay.validity import is_memory_id
 
 MAX_LIST = 1000
 """A page of the list; ``before`` goes on behind it."""

@@ -22,17 +22,10 @@ from client_sync.lexical import packed_terms as packed_terms
 from scrubjay.errors import FieldViolation, InvalidField, check
 from scrubjay.feed import read_state
 from scrubjay.filters import Matcher
-from scrubjay.memory import (
-    Memory,
-    Micros,
-    PrivacyLevel,
-    expired,
-    scope_violation,
-    text_violation,
-    within,
-)
+from scrubjay.memory import Memory, Micros, PrivacyLevel, expired, within
 from scrubjay.merge import State
 from scrubjay.text import tokens
+from scrubjay.validity import scope_violation, text_violation
 
 MAX_TOP_K = 200
 """As on the server."""

@@ -36,8 +36,9 @@ from scrubjay.errors import (
     TokenExpired,
     Unavailable,
 )
-from scrubjay.memory import ClientId, Micros, name_violation
+from scrubjay.memory import ClientId, Micros
 from scrubjay.status import STATUS_KEY, to_status
+from scrubjay.validity import name_violation
 from server.ending import Ending
 from server.passage import Passage
 from server.patience import Patience

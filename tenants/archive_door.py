@@ -14,7 +14,7 @@ from scrubjay.errors import (
     Unavailable,
     check,
 )
-from scrubjay.memory import MAX_REQUEST_ID_BYTES
+from scrubjay.validity import MAX_REQUEST_ID_BYTES
 from tenants.audit_door import audited
 from tenants.operation import Kind, OperationState
 from tenants.operation_door import OperationDoor

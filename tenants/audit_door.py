@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, RoleNotAllowed, ScrubjayError, TenantNotFound, Unavailable, check
-from scrubjay.memory import is_memory_id
+from scrubjay.validity import is_memory_id
 from tenants.admin_parts import AdminParts
 from tenants.audit import Act
 from tenants.credentials import is_key_id

@@ -9,7 +9,7 @@ from typing import Any
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation
-from scrubjay.memory import name_violation, scope_violation
+from scrubjay.validity import name_violation, scope_violation
 
 MAX_RULES = 32
 """Each is looked at for every memory that may go."""

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from scrubjay import v1
 from scrubjay.errors import check
-from scrubjay.memory import JsonValue, request_id_violation
+from scrubjay.memory import JsonValue
+from scrubjay.validity import request_id_violation
 from tenants.audit_door import AuditDoor, audited
 from tenants.messages import operation_message
 from tenants.operation import Kind, TenantOperation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, StorageUnavailable, check
-from scrubjay.memory import request_id_violation
+from scrubjay.validity import request_id_violation
 from tenants.admin_parts import HeldShard
 from tenants.audit_door import audited
 from tenants.messages import operation_message

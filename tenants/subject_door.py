@@ -8,7 +8,7 @@ from typing import Any
 
 from scrubjay import v1
 from scrubjay.errors import ScrubjayError, check
-from scrubjay.memory import request_id_violation
+from scrubjay.validity import request_id_violation
 from tenants import receipt
 from tenants.audit_door import AuditDoor, audited
 from tenants.messages import device_message

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, RoleNotAllowed, check
-from scrubjay.memory import name_violation, request_id_violation
+from scrubjay.validity import name_violation, request_id_violation
 from scrubjay.wire import from_timestamp, to_timestamp
 from tenants import forget_policy, quotas, retention, write_settings
 from tenants.archive_door import ArchiveDoor

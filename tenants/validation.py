@@ -8,16 +8,8 @@ from typing import Protocol
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
-from scrubjay.memory import (
-    MAX_MICROS,
-    MIN_MICROS,
-    SUBJECT_FIELDS,
-    Micros,
-    Subject,
-    name_violation,
-    scope_violation,
-    subject_of,
-)
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, SUBJECT_FIELDS, Micros, Subject, subject_of
+from scrubjay.validity import name_violation, scope_violation
 from tenants.registry import MAX_OVERLAP_SECONDS
 from tenants.states import MAX_GRACE_DAYS
 from tenants.tenant import ACROSS_SUBJECTS, API_KEY_ROLES, SCOPED, Role, tenant_id_violation

@@ -13,7 +13,8 @@ from typing import Any
 
 from client_sync.importing.instants import instant
 from client_sync.importing.skipping import Place, Reason, Skipped, Unfit, printable
-from scrubjay.memory import Micros, hashed_id, name_violation
+from scrubjay.memory import Micros, hashed_id
+from scrubjay.validity import name_violation
 
 MAX_MESSAGE_BYTES = 64 * 1024
 """Of one message, as the contract has it."""

@@ -16,7 +16,8 @@ from client_sync.importing.skipping import Reason, Skipped
 from client_sync.importing.tally import Tally
 from scrubjay import v1
 from scrubjay.errors import DeadlineExceeded, InvalidField, RequestIdReused, ScrubjayError
-from scrubjay.memory import MAX_CONTENT_BYTES, Micros, id_bytes
+from scrubjay.memory import Micros, id_bytes
+from scrubjay.validity import MAX_CONTENT_BYTES
 from scrubjay.wire import to_timestamp, to_value
 
 MAX_MESSAGES = 100

@@ -22,7 +22,6 @@ from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField
 from scrubjay.memory import (
     DAY_MICROS,
-    MAX_CONTENT_BYTES,
     SUBJECT_FIELDS,
     ClientId,
     MemoryId,
@@ -30,10 +29,9 @@ from scrubjay.memory import (
     Subject,
     canonical_json,
     hashed_id,
-    is_memory_id,
     new_memory_id,
-    violations,
 )
+from scrubjay.validity import MAX_CONTENT_BYTES, is_memory_id, violations
 from scrubjay.wire import from_message, from_timestamp, to_timestamp
 
 _MADE_BY = "scrubjay import"

@@ -37,8 +37,9 @@ from google.protobuf import struct_pb2
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField
-from scrubjay.memory import JsonValue, Memory, Micros, PrivacyLevel, json_violation, parse_time
+from scrubjay.memory import JsonValue, Memory, Micros, PrivacyLevel, parse_time
 from scrubjay.text import fold
+from scrubjay.validity import json_violation
 from scrubjay.wire import from_value
 
 MAX_DEPTH = 8

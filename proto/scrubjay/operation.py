@@ -25,17 +25,14 @@ from scrubjay.memory import (
     Micros,
     PrivacyLevel,
     Subject,
-    edit_violations,
     hashed_id,
     id_bytes,
     id_text,
-    local_violation,
     subject_of,
-    text_violation,
-    violations,
 )
 from scrubjay.merge import Outcome, State, Write, WriteResult, apply, create, get
 from scrubjay.stamp import ReplicaId, Stamp, pack_field_stamps, unpack_field_stamps
+from scrubjay.validity import edit_violations, local_violation, text_violation, violations
 from scrubjay.wire import from_message, keyed_value, to_draft, to_values
 
 OperationId = NewType("OperationId", str)

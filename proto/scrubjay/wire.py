@@ -12,7 +12,6 @@ from scrubjay.errors import InvalidField
 from scrubjay.memory import (
     DEFAULT_CATEGORY,
     DEFAULT_SCOPE,
-    MAX_JSON_DEPTH,
     SUBJECT_FIELDS,
     ClientId,
     JsonValue,
@@ -25,6 +24,7 @@ from scrubjay.memory import (
 )
 from scrubjay.merge import put, registers
 from scrubjay.stamp import COUNTER_BITS, CommitStamp, time_text
+from scrubjay.validity import MAX_JSON_DEPTH
 
 _MICROS_PER_SECOND = 1_000_000
 
@@ -207,7 +207,7 @@ def from_message(message: v1.Memory, *, memory_id: MemoryId, owner: ClientId, no
 
     ``memory_id`` and ``now`` stand in where the writer gave no id and no created_at. InvalidField where
     the message has what no value can hold: an unknown privacy level, or metadata that is nested too
-    deep. Nothing else is validated here: see ``scrubjay.memory.violations``.
+    deep. Nothing else is validated here: see ``scrubjay.validity.violations``.
     """
     return Memory(
         id=MemoryId(message.id or memory_id),

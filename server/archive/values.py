@@ -23,14 +23,12 @@ from scrubjay.memory import (
     MemoryId,
     Micros,
     PrivacyLevel,
-    is_memory_id,
-    json_violation,
-    name_violation,
     parse_time,
 )
 from scrubjay.merge import KEYED_FIELDS, is_register
 from scrubjay.operation import MAX_OPERATION_BYTES
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, parse_time_text
+from scrubjay.validity import is_memory_id, json_violation, name_violation
 
 MAX_REGISTER_BYTES = 160
 """``metadata.`` with the longest key, and some."""

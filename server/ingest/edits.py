@@ -10,18 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import EtagMismatch, InvalidField, MemoryDeleted, MemoryNotFound
-from scrubjay.memory import (
-    JsonValue,
-    Memory,
-    MemoryId,
-    Micros,
-    canonical_json,
-    violations,
-    visible,
-)
+from scrubjay.memory import JsonValue, Memory, MemoryId, Micros, canonical_json, visible
 from scrubjay.merge import KEYED_FIELDS, State, Write, WriteResult, apply, get
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
+from scrubjay.validity import violations
 from scrubjay.wire import to_etag
 from server.ingest.author import Author, last_text, outside_violation, written
 from server.ingest.entities.linking import Known, named_in, relink, says_other, text_of

@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scrubjay.memory import MemoryId, new_memory_id, violations
+from scrubjay.memory import MemoryId, new_memory_id
 from scrubjay.merge import Outcome, State, get, join
 from scrubjay.operation import Operation, OperationId, OperationKind
 from scrubjay.stamp import Stamp
+from scrubjay.validity import violations
 from server.ingest.batch import Sender
 from server.ingest.merging import Merging
 from server.store.history import HistoryChange

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scrubjay.memory import ClientId, Memory, Micros, violations
+from scrubjay.memory import ClientId, Memory, Micros
 from scrubjay.merge import Outcome, State, Write, apply, get
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import Stamp
+from scrubjay.validity import violations
 from server.ingest.author import Author, written
 from server.ingest.duplicates import Repeat, repeat_of
 from server.ingest.edits import stamp_after

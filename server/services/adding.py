@@ -8,14 +8,8 @@ from dataclasses import replace
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, MemoryExists, ScrubjayError, check
-from scrubjay.memory import (
-    Memory,
-    Micros,
-    local_violation,
-    new_memory_id,
-    request_id_violation,
-    violations,
-)
+from scrubjay.memory import Memory, Micros, new_memory_id
+from scrubjay.validity import local_violation, request_id_violation, violations
 from scrubjay.wire import from_message, to_timestamp
 from server.ingest.adding import Added, Draft, add
 from server.ingest.author import outside_violation

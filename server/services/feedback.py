@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, check
-from scrubjay.memory import MemoryId, request_id_violation
+from scrubjay.memory import MemoryId
+from scrubjay.validity import request_id_violation
 from server.ingest.feedback import FeedbackKind, give_feedback
 from server.router import tenant_of
 from server.services.memory_door import MemoryDoor, author_of

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, RoleNotAllowed, check
-from scrubjay.memory import MAX_MICROS, MIN_MICROS, Memory, MemoryId, Micros, Subject, text_violation
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Memory, MemoryId, Micros, Subject
+from scrubjay.validity import text_violation
 from scrubjay.wire import from_timestamp
 from server.providers.embedder import TextKind
 from server.recall.explain import explain

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, check
-from scrubjay.memory import SUBJECT_FIELDS, permitted, request_id_violation
+from scrubjay.memory import SUBJECT_FIELDS, permitted
 from scrubjay.stamp import CommitStamp
+from scrubjay.validity import request_id_violation
 from server.forgetting import sweep_of, swept
 from server.index.columns import View
 from server.ingest.author import Author

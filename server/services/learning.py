@@ -7,18 +7,8 @@ from dataclasses import replace
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
-from scrubjay.memory import (
-    DEFAULT_CATEGORY,
-    MAX_MICROS,
-    MIN_MICROS,
-    Memory,
-    MemoryId,
-    Micros,
-    local_violation,
-    name_violation,
-    new_memory_id,
-    violations,
-)
+from scrubjay.memory import DEFAULT_CATEGORY, MAX_MICROS, MIN_MICROS, Memory, MemoryId, Micros, new_memory_id
+from scrubjay.validity import local_violation, name_violation, violations
 from scrubjay.wire import from_message, from_timestamp
 from server.ingest.author import outside_violation
 from server.ingest.conversations import Conversation, Message, WritePolicy

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, InvalidField, check
-from scrubjay.memory import ClientId, MemoryId, Micros, local_violation, text_violation
+from scrubjay.memory import ClientId, MemoryId, Micros
 from scrubjay.merge import KEYED_FIELDS, PLAIN_FIELDS, is_register
 from scrubjay.operation import MAX_FIELDS
 from scrubjay.stamp import Stamp
+from scrubjay.validity import local_violation, text_violation
 from scrubjay.wire import from_message
 from server.ingest.edits import Edit
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from scrubjay import v1
 from scrubjay.errors import check
-from scrubjay.memory import (
-    MemoryId,
-    request_id_violation,
-)
+from scrubjay.memory import MemoryId
+from scrubjay.validity import request_id_violation
 from server.ingest.edits import delete, delete_all, update
 from server.router import tenant_of
 from server.services.masks import edit_of

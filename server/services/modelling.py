@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import ModelMismatch, ModelUnavailable
-from scrubjay.memory import DEFAULT_CATEGORY, Memory, MemoryId, violations
+from scrubjay.memory import DEFAULT_CATEGORY, Memory, MemoryId
+from scrubjay.validity import violations
 from server.ingest.chat.extracting import Told, extract
 from server.ingest.chat.issues import MAX_ISSUES, Issue, IssueKind
 from server.ingest.chat.naming import named

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from scrubjay import v1
 from scrubjay.errors import InvalidField
 from scrubjay.feed import MAX_CHANGES, open_page, unpack
-from scrubjay.memory import MemoryId, Subject, violations
+from scrubjay.memory import MemoryId, Subject
 from scrubjay.merge import State, is_register, registers
 from scrubjay.stamp import unpack_field_stamps
+from scrubjay.validity import violations
 from scrubjay.wire import from_stored
 from server.ingest.offers import Offered
 

@@ -23,7 +23,8 @@ from scrubjay.errors import (
     StorageUnavailable,
     check,
 )
-from scrubjay.memory import MemoryId, Subject, new_memory_id, request_id_violation
+from scrubjay.memory import MemoryId, Subject, new_memory_id
+from scrubjay.validity import request_id_violation
 from scrubjay.wire import to_timestamp
 from server.patience import Patience
 from server.router import tenant_of

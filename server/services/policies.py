@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scrubjay.errors import ModelMismatch, ModelNotConfigured, ModelUnavailable, check
-from scrubjay.memory import ClientId, Memory, MemoryId, Micros, PrivacyLevel, new_memory_id, violations
+from scrubjay.memory import ClientId, Memory, MemoryId, Micros, PrivacyLevel, new_memory_id
+from scrubjay.validity import violations
 from server.index.columns import View
 from server.ingest.adding import Draft
 from server.ingest.chat.issues import Issue, IssueKind

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from scrubjay import v1
 from scrubjay.errors import FieldViolation, check
-from scrubjay.memory import Micros, name_violation
+from scrubjay.memory import Micros
+from scrubjay.validity import name_violation
 from scrubjay.wire import to_timestamp
 from server.router import tenant_of
 from tenants.registry import Registry

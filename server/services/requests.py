@@ -6,14 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from scrubjay.errors import InvalidField, RoleNotAllowed, check
-from scrubjay.memory import (
-    SUBJECT_FIELDS,
-    Subject,
-    is_memory_id,
-    name_violation,
-    subject_of,
-    within,
-)
+from scrubjay.memory import SUBJECT_FIELDS, Subject, subject_of, within
+from scrubjay.validity import is_memory_id, name_violation
 from tenants.tenant import Caller
 from tenants.validation import NamesSubject, scope_violations
 

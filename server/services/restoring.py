@@ -6,8 +6,9 @@ import os
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField, check
-from scrubjay.memory import MemoryId, Micros, new_memory_id, request_id_violation
+from scrubjay.memory import MemoryId, Micros, new_memory_id
 from scrubjay.operation import MAX_FIELDS
+from scrubjay.validity import request_id_violation
 from server.ingest.edits import Edit
 from server.ingest.restoring import Restore, restore
 from server.router import tenant_of

@@ -16,7 +16,6 @@ from sqlalchemy import select
 from scrubjay import v1
 from scrubjay.errors import MemoryNotFound
 from scrubjay.memory import (
-    MAX_CONTENT_BYTES,
     MAX_MICROS,
     MIN_MICROS,
     ClientId,
@@ -30,6 +29,7 @@ from scrubjay.memory import (
 from scrubjay.merge import Outcome, Write, apply
 from scrubjay.operation import OperationKind
 from scrubjay.stamp import CommitStamp, Stamp
+from scrubjay.validity import MAX_CONTENT_BYTES
 from scrubjay.wire import to_message
 from server.store.history import HistoryChange, decode_changes, encode_changes
 from server.store.memory_store import MemoryStore, StoredMemory, StreamHead, StreamKey, Writing

@@ -19,11 +19,11 @@ from scrubjay.memory import (
     Viewer,
     canonical_json,
     normal_json,
-    violations,
 )
 from scrubjay.merge import put, registers
 from scrubjay.operation import Operation, OperationKind
 from scrubjay.stamp import Stamp
+from scrubjay.validity import violations
 from tenants.tenant import Incarnation
 from tests.sync.server_side import Remembered
 

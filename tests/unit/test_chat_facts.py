@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.memory import Memory, Micros, violations
+from scrubjay.memory import Memory, Micros
+from scrubjay.validity import violations
 from server.ingest.chat.extracting import CATEGORIES, MAX_TAGS, Told, extract
 from server.ingest.chat.pieces import MAX_PIECES, PIECE_CHARACTERS, Part, pieces, told
 from server.ingest.chat.prompts import Prompt, extraction_prompt, reconcile_prompt

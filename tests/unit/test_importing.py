@@ -27,15 +27,9 @@ from client_sync.importing.tally import MAX_SHOWN, Tally
 from client_sync.rendering import json_line
 from scrubjay import v1
 from scrubjay.errors import CredentialInvalid, InternalError, StorageUnavailable
-from scrubjay.memory import (
-    MAX_CONTENT_BYTES,
-    Memory,
-    Micros,
-    Subject,
-    is_memory_id,
-    violations,
-)
+from scrubjay.memory import Memory, Micros, Subject
 from scrubjay.stamp import CommitStamp
+from scrubjay.validity import MAX_CONTENT_BYTES, is_memory_id, violations
 from scrubjay.wire import from_stored, to_message
 from tests.strategies import memories
 

@@ -12,16 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrubjay.memory import (
-    MAX_CONTENT_BYTES,
-    MAX_JSON_DEPTH,
-    MAX_MESSAGE_IDS,
-    MAX_METADATA_BYTES,
-    MAX_METADATA_KEY_BYTES,
-    MAX_METADATA_KEYS,
     MAX_MICROS,
-    MAX_NAME_BYTES,
-    MAX_TAG_BYTES,
-    MAX_TAGS,
     MIN_MICROS,
     ClientId,
     JsonValue,
@@ -32,18 +23,29 @@ from scrubjay.memory import (
     Source,
     Viewer,
     canonical_json,
-    is_memory_id,
-    json_violation,
     new_memory_id,
     normal_json,
     normal_metadata,
     parse_time,
     permitted,
     subject_of,
-    text_violation,
-    violations,
     visible,
     within,
+)
+from scrubjay.validity import (
+    MAX_CONTENT_BYTES,
+    MAX_JSON_DEPTH,
+    MAX_MESSAGE_IDS,
+    MAX_METADATA_BYTES,
+    MAX_METADATA_KEY_BYTES,
+    MAX_METADATA_KEYS,
+    MAX_NAME_BYTES,
+    MAX_TAG_BYTES,
+    MAX_TAGS,
+    is_memory_id,
+    json_violation,
+    text_violation,
+    violations,
 )
 from tests.strategies import ID, json_values
 

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scrubjay.memory import MAX_CONTENT_BYTES, MAX_MICROS, MIN_MICROS, Micros, text_violation
+from scrubjay.memory import MAX_MICROS, MIN_MICROS, Micros
+from scrubjay.validity import MAX_CONTENT_BYTES, text_violation
 from server.ingest import rules
 from server.ingest.rules.cleaning import clean
 from server.ingest.rules.extraction import extract, undecided

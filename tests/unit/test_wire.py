@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from scrubjay import v1
 from scrubjay.errors import InvalidField
 from scrubjay.memory import (
-    MAX_JSON_DEPTH,
     MAX_MICROS,
     MIN_MICROS,
     ClientId,
@@ -25,10 +24,10 @@ from scrubjay.memory import (
     Source,
     canonical_json,
     normal_json,
-    violations,
 )
 from scrubjay.merge import create
 from scrubjay.stamp import CommitStamp, Stamp, parse_time_text
+from scrubjay.validity import MAX_JSON_DEPTH, violations
 from scrubjay.wire import (
     commit_micros,
     from_message,

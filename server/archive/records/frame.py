@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scrubjay import v1
-from scrubjay.memory import SUBJECT_FIELDS, Micros, Subject, name_violation
+from scrubjay.memory import SUBJECT_FIELDS, Micros, Subject
 from scrubjay.stamp import CommitStamp
+from scrubjay.validity import name_violation
 from server.archive import values
 from server.archive.lines import TENANT_FORMAT, VERSION
 from server.archive.values import Fault, Line

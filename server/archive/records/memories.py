@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from scrubjay import v1
 from scrubjay.errors import InvalidField
-from scrubjay.memory import Memory, MemoryId, local_violation, name_violation, violations
+from scrubjay.memory import Memory, MemoryId
 from scrubjay.merge import State, registers
 from scrubjay.stamp import CommitStamp, Stamp
+from scrubjay.validity import local_violation, name_violation, violations
 from scrubjay.wire import from_stored, to_message
 from server.archive import values
 from server.archive.lines import CREATE

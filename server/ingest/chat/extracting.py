@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
-from scrubjay.memory import MAX_TAG_BYTES, Memory, Micros, midnight, utc_day
+from scrubjay.memory import Memory, Micros, midnight, utc_day
+from scrubjay.validity import MAX_TAG_BYTES
 from server.ingest.chat.issues import Issue, IssueKind
 from server.ingest.chat.pieces import Part, Piece
 from server.ingest.chat.prompts import Prompt
