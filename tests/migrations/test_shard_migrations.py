@@ -103,7 +103,9 @@ def at_first(engine: Engine, tmp_path: Path) -> Engine:
     migrate(engine, scripts, VERSION_TABLE)
     memory = Memory(MemoryId(LIVING), "tea", Micros(7), user_id="alice", owner_client_id=ClientId("web"))
     state = create(memory, Stamp(5, ReplicaId(b"r" * 16)))
-    row = memory_row(StreamKey(Incarnation(ACME), "user:alice"), StoredMemory.of(state, CommitStamp(5)))
+    stored = StoredMemory.of(state, CommitStamp(5))
+    named = memory_row(StreamKey(Incarnation(ACME), "user:alice"), stored)
+    row = {name.removeprefix("new_"): value for name, value in named.items()}
     del row["field_commits"], row["superseded_by"]
     names = ", ".join(row)
     values = ", ".join(f":{name}" for name in row)
