@@ -92,14 +92,16 @@ class Merging(Batch):
         operation = one.operation
         if operation is None:
             return rejected(one.refusal)
-        if operation.kind is OperationKind.SET and operation.memory_id in self._merged:
+        redirected = operation.kind is OperationKind.SET and operation.memory_id in self._merged
+        if redirected:
             operation = replace(operation, memory_id=self._merged[operation.memory_id])
         memory_id = operation.memory_id
         stored = self._visible(memory_id, self._sender)
         if stored is not None and operation.kind is OperationKind.DELETE:
             return self._delete(operation, stored, commit_stamp)
         if stored is not None:
-            if operation.kind is OperationKind.SET:  # whose create came first, its sender is to be told
+            # Its sender is to be told of a create that came second, and of what it wrote to another memory.
+            if operation.kind is OperationKind.SET and not redirected:
                 self._own_stamps.setdefault(memory_id, set()).add(commit_stamp)
             return self._edit(operation, stored, commit_stamp, self._sender, one.vector)
         grave = self._heard(memory_id)

@@ -112,6 +112,16 @@ def test_edits_of_what_was_merged_go_to_what_stands_and_its_deletion_is_its_own(
     assert stored(server) == {first.memory_id: ["hot"]}
 
 
+def test_whoever_edits_what_was_merged_is_told_of_it_where_it_went(phone: Device, laptop: Device) -> None:
+    first, again = phone.create("I like tea."), laptop.create("I like tea.")
+    phone.sync(first)
+    laptop.pull()
+    sent = laptop.sync(again, laptop.set(again.memory_id, {"tags.hot": True}))
+    assert sent.statuses == ["MERGED_INTO", "APPLIED"]
+    told = {one.memory_id: list(one.change.memory.tags) for one in sent.told}
+    assert told[first.memory_id] == ["hot"], "its own copy is of another memory"
+
+
 def test_two_of_one_batch_are_one(server: Server, phone: Device) -> None:
     first, again, other = (phone.create(text) for text in ("I like tea.", "I LIKE tea", "I like rice."))
     sent = phone.sync(first, again, other)

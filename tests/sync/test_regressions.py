@@ -181,6 +181,43 @@ REGRESSIONS: dict[str, Sequence[Step]] = {
         ("web_update", {"slot": 1, "value": ("valid_to", 500)}),
         ("sync", {"device": "phone", "faults": ("ok", "ok", "request lost"), "crash": 30, "power": True}),
     ],
+    "an edit of what was merged is told to its sender, who made it of another memory": [
+        (
+            "strange_batch",
+            {
+                "device": "phone",
+                "slot": 2,
+                "kinds": ("set", "create private", "create"),
+                "lag": 0,
+                "anew": False,
+            },
+        ),
+        ("watch", {"device": "tablet", "writes": 0, "crash": None}),
+        ("say_again", {"device": "tablet", "slot": 2, "of": 3, "crash": None}),
+        (
+            "sync",
+            {
+                "device": "tablet",
+                "faults": ("ok", "request lost"),
+                "crash": None,
+                "power": True,
+                "vectors": False,
+            },
+        ),
+        ("backup", {}),
+        ("say_again", {"device": "tablet", "slot": 2, "of": 3, "crash": None}),
+        (
+            "update",
+            {
+                "device": "tablet",
+                "slot": 2,
+                "value": ("metadata.k", 1),
+                "other": ("metadata.k", "1"),
+                "crash": 20,
+            },
+        ),
+        ("restore", {"index": 2, "early": "phone"}),
+    ],
 }
 
 
