@@ -31,17 +31,13 @@ from tenants.tenant import Caller, Role
 from tenants.tenant_service import TenantAdminService
 from tests.killing import Killed
 from tests.no_subjects import NoSubjects
+from tests.waiting import patiently
 
 PATIENCE_SECONDS = 20
 PHASES = ("copy", "switch", "sweep")
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)  # between one look and the next
+until = patiently(PATIENCE_SECONDS)
 
 
 @dataclass

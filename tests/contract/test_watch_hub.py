@@ -18,6 +18,7 @@ from server.store.listener import HeadListener
 from server.store.memory_store import MemoryStore, StreamKey, Writing
 from server.watch import ANY_HEAD, ECHO_SECONDS, NOBODY, Subscription, WatchHub
 from tests.stored import ACME, ALICE, BOB, GLOBEX, add, insert, memory
+from tests.waiting import patiently
 
 PATIENCE = 20
 AT_ONCE = 0
@@ -32,11 +33,7 @@ def hub() -> WatchHub:
     return WatchHub()
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    ends_at = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < ends_at, "it never came to hold"
-        threading.Event().wait(0.002)
+eventually = patiently(PATIENCE)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ from server.store.memory_store import MemoryStore, StreamKey, Writing
 from tenants.operation import OperationState
 from tenants.tenant import Incarnation, Tenant, TenantState
 from tests.stored import SPACE, insert, memory
+from tests.waiting import patiently
 
 LIFE = Incarnation("00000000-0000-4000-8000-000000000001")
 KEY = StreamKey(LIFE, "user:alice")
@@ -33,12 +33,7 @@ TENANT = Tenant("acme", "", LIFE, TenantState.ACTIVE, "main", SPACE, Micros(0))
 PATIENCE_SECONDS = 20
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)  # between one look and the next
+until = patiently(PATIENCE_SECONDS)
 
 
 @dataclass

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from fault.conftest import Start
 from fault.process import ServerProcess
 from scrubjay import connect, v1
 from tests.chat_server import Asked, ChatServer, every_message
+from tests.waiting import patiently
 
 BOUND_SECONDS = 40
 """A dead server's lease runs out after ten."""
@@ -62,11 +62,7 @@ def ask(stub: v1.MemoryServiceStub, text: str) -> str:
     return stub.Add(request).operation_id
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)  # between one look and the next
+until = patiently(BOUND_SECONDS)
 
 
 def done(stub: v1.MemoryServiceStub, operation_id: str) -> v1.WaitOperationResponse:

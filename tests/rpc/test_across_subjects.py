@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import grpc
 import pytest
@@ -16,6 +15,7 @@ from rpc.refusal import refused
 from scrubjay import v1
 from server.index import switch
 from tenants.database import open_engine
+from tests.waiting import patiently
 
 BOUND_SECONDS = 20
 DAY = 86_400
@@ -265,8 +265,4 @@ def test_a_look_across_subjects_counts_for_each_of_them(serving: Serving) -> Non
     until(lambda: across(reader, "note", recipe=recipe) == ["note of alice", "note of bob"])
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for what a moment later holds."""
-    deadline = time.monotonic() + BOUND_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline
+until = patiently(BOUND_SECONDS)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from server.app import App
 from server.config import Settings
 from server.providers.embedder import TextKind
 from server.providers.hashed import HashEmbedder
+from tests.waiting import patiently
 
 SECONDS = 15.0
 HOUR = 3_600_000_000
@@ -82,12 +82,7 @@ def devices(serving: Serving, tmp_path: Path) -> Iterator[Devices]:
         yield Devices(serving, tmp_path, stack)
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    """Fails where it does not hold in time."""
-    ends_at = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < ends_at, "it never came to hold"
-        threading.Event().wait(0.005)
+eventually = patiently(SECONDS)
 
 
 def test_a_code_gives_one_device_however_often_its_installation_asks(devices: Devices) -> None:

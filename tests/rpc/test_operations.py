@@ -22,6 +22,7 @@ from scrubjay.errors import ModelUnavailable
 from server.config import Settings
 from server.services import operations
 from tests.databases import rows_of
+from tests.waiting import patiently
 
 APPEND = v1.WRITE_POLICY_APPEND
 ALICE = v1.Memory(user_id="alice")
@@ -84,12 +85,7 @@ def contents(tenant: Tenant, user_id: str = "alice") -> list[str]:
     return sorted(memory.content for memory in listed)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Return once the condition holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)  # between one look and the next
+until = patiently(PATIENCE_SECONDS)
 
 
 @BOTH

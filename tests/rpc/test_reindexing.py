@@ -33,6 +33,7 @@ from tenants.tenant import Caller
 from tenants.tenant import Tenant as TenantOfCaller
 from tests.databases import rows_of
 from tests.embedding_server import EmbeddingServer, vector_of
+from tests.waiting import patiently
 
 OLD, DIMENSION = "hash-1/1024", 8
 NEW = f"openai-model-1/{DIMENSION}"
@@ -99,12 +100,7 @@ def spaces(settings: Settings) -> dict[str, int]:
     return counts
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Return once it holds."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)  # between one look and the next
+until = patiently(SECONDS)
 
 
 # --- what it comes to -----------------------------------------------------------------------------

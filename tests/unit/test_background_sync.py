@@ -27,6 +27,7 @@ from scrubjay.memory import ClientId, Memory, MemoryId, Micros, Subject
 from scrubjay.merge import create
 from scrubjay.stamp import CommitStamp, ReplicaId, Stamp, pack_field_stamps
 from scrubjay.wire import to_message
+from tests.waiting import patiently
 
 ME = Identity(b"p" * 8, ClientId("phone"), Subject("user", "ann"))
 ID = MemoryId("01939f2e-7a00-7000-8000-000000000001")
@@ -35,12 +36,7 @@ LONG = 60.0
 """Longer than any test goes on."""
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    """Fails where it does not hold within ten seconds."""
-    ends_at = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < ends_at, "it never came to hold"
-        threading.Event().wait(0.002)
+eventually = patiently(SECONDS)
 
 
 class Stream:

@@ -38,6 +38,7 @@ from scrubjay.memory import ClientId, Micros, Subject
 from scrubjay.status import to_status
 from scrubjay.v1.sync_service_pb2_grpc import SyncServiceServicer, add_SyncServiceServicer_to_server
 from scrubjay.wire import to_timestamp
+from tests.waiting import patiently
 
 SECONDS = 10.0
 HOUR = 3_600_000_000
@@ -271,12 +272,7 @@ def test_calls_after_a_cancel_are_taken_again(server: Server, saved: DeviceCrede
         assert remote.sync(v1.SyncRequest(last_sync_at="x")).last_sync_at == "after x"
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    """Fails where it does not hold within ten seconds."""
-    ends_at = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < ends_at, "it never came to hold"
-        threading.Event().wait(0.002)
+eventually = patiently(SECONDS)
 
 
 # --- the token -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
@@ -19,6 +19,7 @@ from server.providers.embedder import TextKind
 from server.providers.fair import FairEmbedder, Share
 from server.providers.hashed import HashEmbedder
 from server.turns import NOBODY, Turns
+from tests.waiting import patiently
 
 PATIENCE = 10
 NOISY, QUIET = "noisy", "quiet"
@@ -78,13 +79,7 @@ class Asked:
             return self.embedder.embed(texts, TextKind.DOCUMENT)
 
 
-def until(condition: Callable[[], bool]) -> None:
-    waited = threading.Event()
-    for _ in range(PATIENCE * 1000):
-        if condition():
-            return
-        waited.wait(0.001)
-    raise AssertionError("it did not come")
+until = patiently(PATIENCE)
 
 
 @pytest.mark.parametrize("noisy", [NOISY, NOBODY])

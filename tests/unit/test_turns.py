@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from server.turns import NOBODY, Turns
+from tests.waiting import patiently
 
 PATIENCE = 10
 ACME, OTHER = "acme", "other"
@@ -47,13 +48,7 @@ def turn(turns: Turns, tenant: str) -> Iterator[None]:
         turns.end()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    waited = threading.Event()
-    for _ in range(PATIENCE * 1000):
-        if condition():
-            return
-        waited.wait(0.001)
-    raise AssertionError("it did not come")
+until = patiently(PATIENCE)
 
 
 def waiting(turns: Turns, tenant: str) -> Call:
