@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from client_sync.backoff import full_jitter
 from client_sync.credentials import CredentialsDamaged, CredentialsMissing
 from client_sync.errors import ReplicaClosed, ReplicaDamaged, UpgradeNeeded, Wiped
-from client_sync.outbox import Outbox
+from client_sync.exchange import nothing_waits
 from client_sync.remote_sync import RemoteSync
 from client_sync.replica import Replica
 from client_sync.sync import Progress, SyncReport, apply_watch, synchronize
@@ -174,7 +174,7 @@ class BackgroundSync:
         if asked:
             self._asked.clear()
         try:
-            if not asked and self._is_sent():
+            if not asked and nothing_waits(self._replica):
                 return True
             report = synchronize(self._replica, self._remote, progress=self._unless_stopping)
         except _Stopped:
@@ -185,10 +185,6 @@ class BackgroundSync:
         self._synchronized.set()
         self._tell(report)
         return report.unsent == 0 and not report.to_forget
-
-    def _is_sent(self) -> bool:
-        with self._replica.file.reading() as sql:
-            return Outbox(sql, self._replica.identity).unanswered_count() == 0
 
     def _unless_stopping(self, _: Progress) -> None:
         if self._stopping.is_set():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Sequence
 
-from client_sync.outbox import Sent
+from client_sync.outbox import Outbox, Sent
 from client_sync.replica_file import rows_among
 from scrubjay import v1
 from scrubjay.operation import OperationKind
@@ -32,7 +32,11 @@ AND mine.memory_id IN
 
 
 def confirm(
-    sql: sqlite3.Connection, answered: Sequence[Answered], reached: int, told: Collection[bytes]
+    sql: sqlite3.Connection,
+    outbox: Outbox,
+    answered: Sequence[Answered],
+    reached: int,
+    told: Collection[bytes],
 ) -> list[Answered]:
     """End the operations that were taken as they were made, up to ``reached`` in the feed; all others.
 
@@ -51,7 +55,7 @@ def confirm(
         [(result.commit_stamp, each.key) for each, result in ended],
     )
     sql.executemany("DELETE FROM beneath WHERE id = ?", [(each.key,) for each, _ in ended])
-    sql.executemany("DELETE FROM outbox WHERE position = ?", [(each.position,) for each, _ in ended])
+    outbox.drop(each for each, _ in ended)
     positions = {each.position for each, _ in ended}
     return [pair for pair in answered if pair[0].position not in positions]
 

@@ -164,6 +164,12 @@ def stands(sql: sqlite3.Connection, request: v1.SyncRequest) -> bool:
     return same and request.replica_id in (b"", get_meta(sql, "replica_id"))
 
 
+def nothing_waits(replica: Replica) -> bool:
+    """Whether every operation was answered."""
+    with replica.file.reading() as sql:
+        return not Outbox(sql, replica.identity).waits()
+
+
 def is_current(replica: Replica, request: v1.SyncRequest) -> bool:
     """Whether the file still stands where it stood when the request was made."""
     with replica.file.reading() as sql:
@@ -196,7 +202,7 @@ def _take_results(
     later = (n for n, (_, r) in enumerate(pairs) if r.status == v1.OPERATION_STATUS_RETRY_LATER)
     taken = next(later, len(pairs))
     outbox.answer(sent[:taken])
-    answered = confirm(sql, pairs[:taken], response.commit_stamp, told)
+    answered = confirm(sql, outbox, pairs[:taken], response.commit_stamp, told)
     done.pushed += taken - len(answered)
     outbox.keep_answers(answered)
     for each, result in answered:

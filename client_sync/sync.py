@@ -16,6 +16,7 @@ from client_sync.exchange import (
     exchange,
     is_current,
     next_request,
+    nothing_waits,
     standing,
 )
 from client_sync.outbox import Outbox
@@ -172,8 +173,7 @@ class _Run:
         if done.retry and not done.pushed:
             self._recoveries += 1
             return self._recoveries > 1
-        with self._replica.file.reading() as sql:
-            return not Outbox(sql, self._replica.identity).waits()
+        return nothing_waits(self._replica)
 
     def _follow(self, directive: v1.Directive.ValueType, request: v1.SyncRequest) -> None:
         if directive == v1.DIRECTIVE_FORK and not is_current(self._replica, request):

@@ -13,6 +13,7 @@ from client_sync import Replica, exchange
 from client_sync.confirming import Answered
 from client_sync.exchange import apply_response, bodies_of, next_request
 from client_sync.identity import Identity
+from client_sync.outbox import Outbox
 from scrubjay import v1
 from scrubjay.feed import read_state, seal_page
 from scrubjay.memory import ClientId, MemoryId, Micros, Subject, id_text
@@ -131,15 +132,17 @@ def test_the_short_way_ends_where_the_long_way_does(
 ) -> None:
     shortened = 0
 
-    def counted(sql: sqlite3.Connection, answered: list[Answered], *rest: Any) -> list[Answered]:
+    def counted(
+        sql: sqlite3.Connection, outbox: Outbox, answered: list[Answered], *rest: Any
+    ) -> list[Answered]:
         nonlocal shortened
-        left = confirm(sql, answered, *rest)
+        left = confirm(sql, outbox, answered, *rest)
         shortened += len(answered) - len(left)
         return left
 
     confirm = exchange.confirm
     monkeypatch.setattr(exchange, "confirm", counted)
     short = played(tmp_path / "short.db", seed)
-    monkeypatch.setattr(exchange, "confirm", lambda _sql, answered, *_: list(answered))
+    monkeypatch.setattr(exchange, "confirm", lambda _sql, _outbox, answered, *_: list(answered))
     assert short == played(tmp_path / "long.db", seed)
     assert shortened > 0
