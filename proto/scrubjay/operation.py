@@ -72,6 +72,13 @@ class Operation:
     memory: Memory | None = None
     writes: tuple[Write, ...] = ()
 
+    @property
+    def content(self) -> str | None:
+        """The content that it writes, if any."""
+        if self.memory is not None:
+            return self.memory.content
+        return next((str(write.value) for write in self.writes if write.field == "content"), None)
+
 
 def derived_id(sender: ReplicaId, number: int, encoded: bytes) -> OperationId:
     """The id of an operation that names none: of its sender, its number and its bytes, so that two files

@@ -14,7 +14,6 @@ from scrubjay.operation import (
     NO_CHAIN,
     Operation,
     OperationId,
-    OperationKind,
     decode,
     derived_id,
     next_chain,
@@ -112,7 +111,7 @@ def _arrive(
         operation = decode(encoded, replica_id, number, client_id, subject)
     except InvalidField as error:
         return Arrived(_id_of(encoded, replica_id, number), None, error.message)
-    return Arrived(operation.operation_id, operation, content=_content(operation))
+    return Arrived(operation.operation_id, operation, content=operation.content)
 
 
 def _id_of(encoded: bytes, replica_id: ReplicaId, number: int) -> OperationId:
@@ -122,9 +121,3 @@ def _id_of(encoded: bytes, replica_id: ReplicaId, number: int) -> OperationId:
         return OperationId(id_text(named))
     except (DecodeError, ValueError):
         return derived_id(replica_id, number, encoded)
-
-
-def _content(operation: Operation) -> str | None:
-    if operation.kind is OperationKind.CREATE and operation.memory is not None:
-        return operation.memory.content
-    return next((str(write.value) for write in operation.writes if write.field == "content"), None)

@@ -48,8 +48,7 @@ def read_waiting(line: Line, stream: Stream) -> WaitingOperation:
 
 def content_of(waiting: WaitingOperation, subject: Subject) -> str | None:
     """The content that a waiting edit writes, if any."""
-    operation = decode(waiting.operation, waiting.replica_id, 0, waiting.client_id, subject)
-    return next((str(write.value) for write in operation.writes if write.field == "content"), None)
+    return decode(waiting.operation, waiting.replica_id, 0, waiting.client_id, subject).content
 
 
 def read_recent_messages(line: Line) -> RecentMessages:
