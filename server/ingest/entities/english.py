@@ -314,13 +314,17 @@ def _said(text: str) -> set[str]:
     """Its words, as far as they are of Latin letters, and all that tools begin with where some letter is like
     a Latin one."""
     said = set(text.lower().encode("ascii", "replace").translate(_APART).decode("ascii").split())
-    if not text.isascii() and _LIKE_LETTERS.search(text) is not None:
+    if _has_like_letters(text):
         said |= _TOOL_BEGINNINGS
     return said
 
 
+def _has_like_letters(text: str) -> bool:
+    return not text.isascii() and _LIKE_LETTERS.search(text) is not None
+
+
 def _tools(text: str) -> Iterable[re.Match[str]]:
-    if not text.isascii() and _LIKE_LETTERS.search(text) is not None:
+    if _has_like_letters(text):
         return _TOOL.finditer(text)
     words = _LETTERS.finditer(text.lower())
     return matches(_TOOL, text, [word.start() for word in words if word[0] in _TOOL_BEGINNINGS])
