@@ -38,6 +38,7 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from client_sync import Remote, Replica, synchronize
 from client_sync.background import BackgroundSync
+from client_sync.credentials import DeviceCredentials
 from client_sync.exchange import apply_response, next_request, page_of
 from client_sync.sync import SyncReport
 from rpc import cpu_seconds, new_sentence, running, sentence
@@ -60,13 +61,16 @@ class Server:
     memories: v1.MemoryServiceStub
     admin: v1.TenantAdminServiceStub
 
+    def register(self, user_id: str, name: str) -> DeviceCredentials:
+        """What a new device of a user calls with."""
+        request = v1.CreateEnrolmentRequest(tenant_id="dev", user_id=user_id, display_name=name)
+        code = self.admin.CreateEnrolment(request).enrolment_code
+        return Remote.register(self.address, code, installation_id=os.urandom(16))
+
     @contextmanager
     def device(self, folder: Path, name: str, through: str = "") -> Iterator[tuple[Replica, Remote]]:
         """A new device's empty replica, and its remote, perhaps ``through`` another address."""
-        request = v1.CreateEnrolmentRequest(tenant_id="dev", user_id=USER, display_name=name)
-        code = self.admin.CreateEnrolment(request).enrolment_code
-        credentials = Remote.register(self.address, code, installation_id=os.urandom(16))
-        credentials = credentials.save(folder / f"{name}.json")
+        credentials = self.register(USER, name).save(folder / f"{name}.json")
         with (
             Replica.create(folder / f"{name}.db", credentials.identity) as replica,
             Remote(through or self.address, credentials) as remote,
@@ -74,12 +78,14 @@ class Server:
             yield replica, remote
 
 
-def started(stack: ExitStack, folder: Path) -> Server:
-    """A server with the hash embedder: what is measured is everything but the model."""
+def started(stack: ExitStack, folder: Path, **settings: str) -> Server:
+    """A server with the hash embedder: what is measured is everything but the model. ``settings`` go to its
+    environment."""
     environment = {
         "SCRUBJAY_LISTEN": "127.0.0.1:0",
         "SCRUBJAY_DATA_DIR": str(folder / "data"),
         "SCRUBJAY_EMBEDDER": "hash",
+        **settings,
     }
     command = [sys.executable, "-m", "server", "serve"]
     pid, address, printed = stack.enter_context(running(command, environment))
